@@ -62,6 +62,7 @@ EXTRA_DIST += \
 	contrib/quickstart.d/small-gpt.yaml \
 	contrib/quickstart.d/tiny-llama.yaml \
 	contrib/quickstart.d/train.sh \
+	contrib/rpm/slurm-arena.rpmlintrc \
 	contrib/rpm/slurm-arena.spec \
 	contrib/slurm-smoke \
 	contrib/slurm-versions \

@@ -132,7 +132,7 @@ EXTRA_DIST += tests/tools/hanging_open.cc
 EXTRA_DIST += $(issue_tests)
 EXTRA_DIST += $(black_box_tests) \
 	tests/lib/arena.sh tests/lib/command.sh tests/lib/bare_debian.sh tests/lib/train.sh tests/lib/watched.sh tests/lib/loans.sh tests/lib/mpi.sh tests/lib/siblings.sh \
-	tests/packages/bare-debian \
+	tests/packages/autopkgtest tests/packages/bare-debian tests/packages/bare-rpm tests/packages/rpm-content \
 	tests/soak/kill9 tests/soak/judge.awk \
 	tests/soak/submit-race tests/tools/race_submit.cc \
 	tests/soak/shutdown-bursts tests/soak/loan-cycles tests/lib/bursts.sh \

@@ -93,7 +93,8 @@ Finding skip(std::string check, std::string text) {
 
 std::string running_value(const Facts& facts, const std::string& key) {
     if (!facts.slurm_config) return {};
-    const auto at = facts.slurm_config->find(key);
+    auto at = facts.slurm_config->find(key);
+    if (at == facts.slurm_config->end()) at = facts.slurm_config->find(key + "[0]");
     return at == facts.slurm_config->end() ? std::string() : or_empty(at->second);
 }
 

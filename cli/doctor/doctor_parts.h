@@ -18,7 +18,7 @@ Finding skip(std::string check, std::string text);
 
 // ---- Slurm's settings
 // --------------------------------------------------------------------------------
-/// Of slurmctld, where it answers; "(null)" is "".
+/// Of slurmctld, where it answers; "(null)" is "". Of a list ("Prolog[0]", in 24.11) the first.
 std::string running_value(const Facts&, const std::string& key);
 /// Of this host's slurm.conf; slurmctld's where the file has no such line or cannot be read.
 std::string wanted_value(const Facts&, const std::string& key);

@@ -26,13 +26,18 @@ stage_of_build() (
     echo "$build/stage"
 )
 
+# Where an installation has its plug-ins: systems of RPM packages have them in lib64.
+plugins_of() { # PREFIX
+    if [[ ! -e $1/lib/slurm-arena && -e $1/lib64/slurm-arena ]]; then echo "$1/lib64/slurm-arena"; else echo "$1/lib/slurm-arena"; fi
+}
+
 find_prefix() {
     local top built installed
     top=$(realpath "$parts/../..")
     built=$(find_build "$top")
     if [[ $built ]]; then prefix=$(stage_of_build "$top" "$built") || exit; return; fi
     for installed in /usr/local /usr; do
-        if [[ -e $installed/lib/slurm-arena/sched_arena.so ]]; then prefix=$installed; return; fi
+        if [[ -e $(plugins_of "$installed")/sched_arena.so ]]; then prefix=$installed; return; fi
     done
     die "no slurm-arena is built in $top or installed below /usr/local: contrib/quickstart builds it, or" \
         "./configure && make -j$(nproc); --prefix DIR names another, --arena off starts stock Slurm"
@@ -45,8 +50,8 @@ slurm_has() { [[ $(printf '%s\n' "$1" "$(slurm_version)" | sort -V | head -n 1) 
 
 # An installation may have plug-ins for several Slurms: those of ours, in plug-ins' directories and SPANK's.
 choose_plugins() {
-    local all=$prefix/lib/slurm-arena version
-    version=$(slurm_version)
+    local all version
+    all=$(plugins_of "$prefix") version=$(slurm_version)
     if [[ -e $all/$version/sched_arena.so && -e $all/${version%.*}/spank_arena.so ]]; then
         plugin_dir=$all/$version spank_dir=$all/${version%.*}
         return

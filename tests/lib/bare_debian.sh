@@ -1,10 +1,11 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: GPL-2.0-or-later
-# A bare Debian 12 to install into, for tests that run as root: made once by debootstrap with Slurm's packages and
-# kept in $XDG_CACHE_HOME/slurm-arena (~/.cache); each test writes into a layer of its own over it. A test runs
-# in namespaces of its own (mounts, processes, network, host name), so that nothing it mounts or starts outlives
-# it, and no port or name of the machine is in its way. There is no systemd there: a stand-in for systemctl starts
-# and stops the daemons by their pid files.
+# A bare Debian to install into, for tests that run as root: made once by debootstrap with Slurm's packages and
+# kept in $XDG_CACHE_HOME/slurm-arena (~/.cache); each test writes into a layer of its own over it. A test may set
+# debian_release before (bookworm, which is Debian 12 and the default, or trixie), and debian_more to further packages.
+# It runs in namespaces of its own (mounts, processes, network, host name), so that nothing it mounts or starts outlives
+# it, and no port or name of the machine is in its way. There is no systemd there: a stand-in for systemctl starts and
+# stops the daemons by their pid files.
 #   enter_bare_debian   makes the base where it is missing, begins the calling script again inside, and
 #                       there mounts the system on $root; skips the test where that cannot be
 #   typed COMMAND       types a line at root's prompt there, in the directory where slurm-arena was built
@@ -12,18 +13,24 @@
 #   block WORD, follow NAME LINES             README's lines of the installation that have the word; types lines
 #   doctor, job_there OPTIONS, state_there JOB arena doctor, what it said in $said; a batch job in there
 
-debian_packages=(
-    slurm-wlm slurm-client munge
-    # what a booted system has anyhow
-    systemd procps
-    # what contrib/install-deps would bring and the installed programs load; make, for make install
-    libfmt9 libyaml-0-2 libsqlite3-0 libhwloc15 libopenblas0-pthread libdnnl2 libopenmpi3 libmicrohttpd12 make
+: "${debian_release:=bookworm}" "${debian_more:=}"
+declare -A debian_number=([bookworm]=12 [trixie]=13)
+declare -A debian_libraries=(
+    [bookworm]='libfmt9 libyaml-0-2 libsqlite3-0 libhwloc15 libopenblas0-pthread libdnnl2 libopenmpi3 libmicrohttpd12'
+    [trixie]='libfmt10 libyaml-0-2 libsqlite3-0 libhwloc15 libopenblas0-pthread libdnnl3.6 libopenmpi40 libmicrohttpd12t64'
 )
+
+list_debian_packages() {
+    # shellcheck disable=SC2086 # words
+    printf '%s\n' slurm-wlm slurm-client munge \
+        systemd procps `# what a booted system has anyhow` \
+        ${debian_libraries[$debian_release]} make $debian_more `# what contrib/install-deps would bring and programs load; make install`
+}
 
 debian_base() {
     local sum
-    sum=$(printf '%s\n' "${debian_packages[@]}" | cksum | cut -d' ' -f1)
-    echo "${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/slurm-arena/debian-12-$sum"
+    sum=$(list_debian_packages | cksum | cut -d' ' -f1)
+    echo "${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/slurm-arena/debian-${debian_number[$debian_release]}-$sum"
 }
 
 # The mirror that this machine has Slurm from.
@@ -35,9 +42,9 @@ debian_mirror() {
 
 make_debian_base() {
     local base=$1 fresh=$1.new.$$ list
-    list=$(IFS=,; echo "${debian_packages[*]}")
+    list=$(list_debian_packages | paste -sd,)
     mkdir -p "${base%/*}" && chmod 700 "${base%/*}" || return 1
-    if timeout 900 debootstrap --variant=minbase --include="$list" bookworm "$fresh" "$(debian_mirror)" >"$base.log" 2>&1; then
+    if timeout 900 debootstrap --variant=minbase --include="$list" "$debian_release" "$fresh" "$(debian_mirror)" >"$base.log" 2>&1; then
         rm -rf "$fresh"/var/cache/apt/archives/*.deb "$fresh"/var/lib/apt/lists/*
         mv -T "$fresh" "$base" 2>/dev/null || { rm -rf "$fresh"; [[ -d $base ]]; }  # another was faster
     else
@@ -47,6 +54,7 @@ make_debian_base() {
 }
 
 need_bare_debian() {
+    [[ ${debian_number[$debian_release]-} ]] || BAIL_OUT "debian_release is $debian_release, not one of: ${!debian_number[*]}"
     ((EUID == 0)) || skip_all "needs root, for a chroot and its daemons"
     local tool
     for tool in debootstrap unshare chroot ip; do
@@ -148,6 +156,8 @@ NodeName=node1 CPUs=4 RealMemory=4000 Gres=gpu:a100:2
 PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE
 END
     echo 'Name=gpu Type=a100 File=/dev/fake-gpu[0-1]' >"$root/etc/slurm/gres.conf"
+    # Slurm 24.05 and later want control groups of systemd's unless they are told; 22.05 does not know the word.
+    [[ $debian_release == bookworm ]] || echo 'CgroupPlugin=disabled' >"$root/etc/slurm/cgroup.conf"
     chmod 644 "$root"/etc/slurm/*.conf
 }
 node_is() { [[ $(in_root sinfo -hn node1 -o %T 2>/dev/null) == "$1" ]]; }

@@ -155,14 +155,16 @@ TEST(remedies_are_commands_for_the_host_they_belong_to) {
 
 TEST(a_prolog_is_needed_and_runs_ours) {
     const Directory dir;
-    const auto prolog = [&](const std::string& line, bool on_node) {
+    const auto prolog = [&](const std::string& line, bool on_node, const char* shown = "Prolog") {
         Facts facts = with_file(dir.path(), "SlurmctldHost=n1\n" + line);
-        facts.slurm_config.value()["Prolog"] = facts.slurm_conf->value("Prolog");
+        facts.slurm_config.value()[shown] = facts.slurm_conf->value("Prolog");
         facts.host.compute = on_node;
         return finding(check_prolog(facts), "Prolog");
     };
     ck_assert(prolog("", false).verdict == Verdict::fail);
     ck_assert(prolog("Prolog=/no/such\n", false).verdict == Verdict::ok);  // it is run elsewhere
+    ck_assert(prolog("Prolog=/no/such\n", false, "Prolog[0]").verdict == Verdict::ok);
+    ck_assert(prolog("Prolog=/no/such\n", false, "Epilog").verdict == Verdict::fail);
     ck_assert(prolog("Prolog=/no/such\n", true).verdict == Verdict::fail);
     const std::string theirs = dir.path() + "/theirs", wrapper = dir.path() + "/wrapper";
     std::ofstream(theirs) << "#!/bin/sh\n";
