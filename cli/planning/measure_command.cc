@@ -115,7 +115,9 @@ std::vector<std::string> command_line(const MeasureOptions& options, const std::
         for (const char* word : {"srun", "--mpi=pmix", "--overlap", "-n"}) words.emplace_back(word);
         words.push_back(ranks);
     } else if (runner == "mpi") {
-        for (const char* word : {"mpirun", "--oversubscribe", "--quiet", "-n"})
+        // --quiet, which Open MPI 5 has not.
+        for (const char* word : {"OMPI_MCA_orte_execute_quiet=1", "PRTE_MCA_prte_execute_quiet=1",
+                                 "mpirun", "--oversubscribe", "-n"})
             words.emplace_back(word);
         words.push_back(ranks);
         if (::geteuid() == 0) words.emplace_back("--allow-run-as-root");

@@ -26,6 +26,7 @@ arena_user=${ARENA_TEST_USER:-nobody}
 
 need_accounting() {
     local program
+    [[ ${ARENA_TEST_USER-} ]] || arena_user=daemon   # since 26.05 Slurm knows no association of nobody's
     can_be_user || skip_all "needs root and a user $arena_user: operators have no limits"
     for program in mariadbd slurmdbd sacctmgr; do
         command -v "$program" >/dev/null || skip_all "$program is not installed (contrib/install-deps)"

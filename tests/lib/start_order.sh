@@ -80,7 +80,7 @@ pass_over_queue() {
 
 starts_in_log() {   # "loop job nodes" in order
     sed -nE -e 's/.*sched: Allocate JobId=([0-9]+) NodeList=([^ ]+).*/main \1 \2/p' \
-        -e 's/.*sched\/backfill: _start_job: Started JobId=([0-9]+) in [^ ]+ on ([^ ]+).*/backfill \1 \2/p' \
+        -e 's/.*_start_job: (HETJOB: )?Started JobId=([0-9]+) in [^ ]+ on ([^ ]+).*/backfill \2 \3/p' \
         "$cluster_dir/log/slurmctld.log"
 }
 
@@ -122,7 +122,12 @@ play_part() {
 play() {
     local name=$1 seed=$2 loops=$3 opening=0 known=0 loop first=1 size sections=''
     shift 3
-    start_cluster --nodes "$layout" --conf-extra "$partitions" "$@" >"$results/$name.note"
+    local more=() version
+    version=$(slurmctld -V)
+    # Since 26.05 backfill says what it starts only to who asks about heterogeneous jobs.
+    [[ $(printf '%s\n' 26.05 "${version##* }" | sort -V | head -n 1) != 26.05 ]] ||
+        more=(--conf-extra DebugFlags=Hetjob --debug verbose)
+    start_cluster --nodes "$layout" --conf-extra "$partitions" "${more[@]}" "$@" >"$results/$name.note"
     close_gate
     poke=$(submit --hold --wrap true)
     size=$(wc -w <<<"$loops")
