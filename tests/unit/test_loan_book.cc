@@ -65,7 +65,8 @@ struct LoanScene : Scene {
     }
     /// Slurm's records are as the host was told.
     void take_changes() {
-        for (const auto& change : host.extras) extra(change.node) = change.after;
+        for (const auto& change : host.extras)
+            if (extra(change.node) == change.before) extra(change.node) = change.after;
         host.extras.clear();
     }
     Json say(LoanVerb verb, const std::string& words) {
@@ -556,6 +557,17 @@ TEST(an_answer_is_on_disk) {
     ck_assert_int_eq(scene.host.node_saves, 1);
     (void)scene.say(LoanVerb::reclaim, "i3");
     ck_assert_int_eq(scene.host.node_saves, 2);
+}
+
+TEST(a_node_asked_back_before_a_round_has_seen_its_offer_goes_back) {
+    LoanScene scene;
+    (void)scene.say(LoanVerb::offer, "i3");
+    const Json answer = scene.say(LoanVerb::reclaim, "i3 deadline=200");
+    ck_assert(!answer.contains("error"));
+    ck_assert_msg(scene.extra("i3").find("state=returning") != std::string::npos, "%s",
+                  scene.extra("i3").c_str());
+    scene.round();
+    ck_assert(scene.state("i3") != "offered");
 }
 
 TEST(the_fewest_jobs_are_preempted) {

@@ -98,7 +98,14 @@ void NodeBook::take_again(const Names& names) {
 }
 
 void NodeBook::note_written(const std::vector<std::string>& nodes) {
-    for (const std::string& node : nodes) taken_.erase(node);
+    for (const std::string& node : nodes) {
+        taken_.erase(node);
+        const auto at = entries_.find(node);
+        if (at == entries_.end()) continue;
+        // A second change may come before the next round reads this one.
+        at->second.was = at->second.whole();
+        at->second.text = format_node_extra(at->second.was);
+    }
 }
 
 void NodeBook::clear(const std::string& node) {
