@@ -22,9 +22,9 @@ is "$(cd "$plugins" && for name in *.so as-backfill; do echo "$name=$(readlink "
     "job_submit_arena.so=$version/job_submit_arena.so libarena_slurm.so=$version/libarena_slurm.so sched_arena.so=$version/sched_arena.so spank_arena.so=${version%.*}/spank_arena.so as-backfill=$version/as-backfill " \
     "and the directory above them links to those"
 ok "the alias is a link to the scheduler plug-in" test "$plugins/as-backfill/sched_backfill.so" -ef "$plugins/sched_arena.so"
-stock=''
+stock='' stock_plugins=$(stock_plugin_dir) || BAIL_OUT "Slurm's own plug-ins are not found"
 for file in "$plugins"/*.so; do
-    stock+=$(find "$(stock_plugin_dir)" -name "${file##*/}")
+    stock+=$(find "$stock_plugins" -name "${file##*/}")
 done
 is "$stock" "" "no plug-in of ours has the name of one of Slurm's"
 

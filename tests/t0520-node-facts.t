@@ -124,12 +124,12 @@ ok "an ordinary job waits" wait_for_reason "$kept" 'ReqNodeNotAvail|Reserv'
 extra n1 ""
 ok "until it is sound" wait_until '! reserved'
 ok "then the job starts" wait_for_state "$kept" RUNNING 60
-scontrol create reservation ReservationName=arena_slow_n3 Nodes=n3 Users=nobody StartTime=now Duration=60 >"$work/made"
+scontrol create reservation ReservationName=arena_slow_n3 Nodes=n3 Users=daemon StartTime=now Duration=60 >"$work/made"
 extra n2 "$slow"
 ok "another node is reserved" wait_until 'scontrol show reservation arena_slow_n2 >/dev/null 2>&1'
 extra n2 ""
 ok "and no longer" wait_until '! scontrol show reservation arena_slow_n2 >/dev/null 2>&1'
-like "$(scontrol show reservation arena_slow_n3 2>&1)" 'Users=nobody' "an administrator's own reservation of such a name stays"
+like "$(scontrol show reservation arena_slow_n3 2>&1)" 'Users=daemon' "an administrator's own reservation of such a name stays"
 scontrol delete ReservationName=arena_slow_n3
 let_go "$kept"
 is "$(grep -c 'Arena is off' "$cluster_dir/log/slurmctld.log")" 0 "Arena had no fault"

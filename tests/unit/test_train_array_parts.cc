@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // What an array is made of, each by itself: states that are fetched ahead, without allocation;
 // orders by measured times; what members and array say to each other, and over which wire.
+#include <sys/socket.h>
+#include <sys/stat.h>
+
 #include <atomic>
 #include <new>
 #include <thread>
@@ -325,14 +328,32 @@ TEST(an_address_is_a_host_with_a_port_or_a_local_socket) {
 
 TEST_NEEDING(nobody_attaches_where_another_user_listens,
              ::geteuid() == 0 ? "" : "only root becomes another user") {
-    const auto address = must(read_array_address("@arena-other-" + std::to_string(::getpid()), ""));
-    const auto theirs = must(listen_at(address));
-    ck_assert_int_eq(::seteuid(65534), 0);
+    const Directory directory;
+    ck_assert_int_eq(::chmod(directory.path().c_str(), 0777), 0);
+    for (const std::string& local :
+         {directory / "s", "@arena-other-" + std::to_string(::getpid())}) {
+        const auto address = must(read_array_address(local, ""));
+        ck_assert_int_eq(::seteuid(65534), 0);
+        const auto theirs = listen_at(address);
+        ck_assert_int_eq(::seteuid(0), 0);
+        ck_assert(bool(theirs));
+        arena::test::assert_refused(call_at(address), "another user's process listens there");
+        arena::test::assert_refused(listen_at(address), "another array listens there already");
+    }
+}
+
+TEST(a_caller_waits_where_many_others_call) {
+    const auto address = must(read_array_address("@arena-full-" + std::to_string(::getpid()), ""));
+    const auto listening = must(listen_at(address));
+    std::vector<FileDescriptor> others;
+    for (int i = 0; i < 129; ++i) others.push_back(must(call_at(address)));
+    std::thread accepts([&] {
+        ::usleep(200'000);
+        for (int i = 0; i < 100; ++i) ::close(::accept(listening.get(), nullptr, nullptr));
+    });
     const auto called = call_at(address);
-    const auto taken = listen_at(address);
-    ck_assert_int_eq(::seteuid(0), 0);
-    arena::test::assert_refused(called, "another user's process listens there");
-    arena::test::assert_refused(taken, "cannot be listened at");
+    accepts.join();
+    ck_assert(bool(called));
 }
 
 }  // namespace

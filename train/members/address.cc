@@ -8,10 +8,12 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 #include <array>
 #include <cerrno>
 #include <chrono>
+#include <cstddef>
 #include <cstring>
 #include <memory>
 #include <vector>
@@ -100,12 +102,21 @@ bool connects(const FileDescriptor& socket, const sockaddr* name, socklen_t size
     return errno == EINPROGRESS && is_connected(socket.get());
 }
 
+/// A full backlog has a local caller told to try again, where TCP lets him wait.
+bool connects_locally(const FileDescriptor& socket, const sockaddr_un& name, socklen_t size) {
+    constexpr int nap_ms = 5;
+    for (int waited_ms = 0;; waited_ms += nap_ms) {
+        if (connects(socket, reinterpret_cast<const sockaddr*>(&name), size)) return true;
+        if (errno != EAGAIN || waited_ms >= time_to_connect_ms) return false;
+        ::poll(nullptr, 0, nap_ms);
+    }
+}
+
 Result<FileDescriptor> call_local(const ArrayAddress& a) {
     const auto name = local_name(a);
     if (!name) return name.error();
     FileDescriptor socket = make_socket(AF_UNIX);
-    if (!connects(socket, reinterpret_cast<const sockaddr*>(&*name), size_of_name(a)))
-        return refusal(a, "nobody answers");
+    if (!connects_locally(socket, *name, size_of_name(a))) return refusal(a, "nobody answers");
     // An abstract name can be had by whoever asks first.
     if (!is_same_user(socket.get()))
         return environment_error("another user's process listens there", a.path);
@@ -115,9 +126,11 @@ Result<FileDescriptor> call_local(const ArrayAddress& a) {
 Result<FileDescriptor> listen_locally(const ArrayAddress& a) {
     const auto name = local_name(a);
     if (!name) return name.error();
-    if (call_local(a)) return environment_error("another array listens there already", a.path);
+    if (connects_locally(make_socket(AF_UNIX), *name, size_of_name(a)))
+        return environment_error("another array listens there already", a.path);
     struct stat facts {};
-    if (!is_abstract(a) && ::lstat(a.path.c_str(), &facts) == 0 && S_ISSOCK(facts.st_mode))
+    if (errno == ECONNREFUSED && !is_abstract(a) && ::lstat(a.path.c_str(), &facts) == 0 &&
+        S_ISSOCK(facts.st_mode))
         ::unlink(a.path.c_str());
     FileDescriptor socket = make_socket(AF_UNIX);
     const mode_t before = ::umask(0177);
