@@ -43,11 +43,6 @@ find_prefix() {
         "./configure && make -j$(nproc); --prefix DIR names another, --arena off starts stock Slurm"
 }
 
-# "24.11.5": of the slurmctld that this cluster will run.
-slurm_version() { slurmctld -V 2>/dev/null | sed -n 's/.* \([0-9]*\.[0-9]*\.[0-9]*\).*/\1/p'; }
-# Whether that is VERSION or later.
-slurm_has() { [[ $(printf '%s\n' "$1" "$(slurm_version)" | sort -V | head -n 1) == "$1" ]]; }
-
 # An installation may have plug-ins for several Slurms: those of ours, in plug-ins' directories and SPANK's.
 choose_plugins() {
     local all version

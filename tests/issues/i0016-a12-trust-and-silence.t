@@ -106,9 +106,10 @@ reread() {
 refused() { # PATTERN: by slurmctld and by doctor
     local said
     reread || { echo "not read again"; return 1; }
-    said=$(grep -E 'arena: (policy |.*(stays|Arena is off))' "$log" | tail -n 1)
+    # A slurmctld that is a new process after it (since 23.11) takes the one that it kept, and says so.
+    said=$(grep -E 'error: arena: .*(stays|Arena is off|the last one that was good)' "$log" | tail -n 1)
     note "${said#*error: }"
-    [[ $said =~ error:\ arena:\ $1.*'the configuration in force stays' ]] || { echo "slurmctld said: $said"; return 1; }
+    [[ $said =~ error:\ arena:\ $1.*('the configuration in force stays'|'the last one that was good') ]] || { echo "slurmctld said: $said"; return 1; }
     said=$(arena doctor | grep 'arena.yaml: ')
     [[ $said =~ ^FAIL\ +arena.yaml:\ $1 ]] || { echo "doctor said: $said"; return 1; }
 }

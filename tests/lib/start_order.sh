@@ -122,11 +122,9 @@ play_part() {
 play() {
     local name=$1 seed=$2 loops=$3 opening=0 known=0 loop first=1 size sections=''
     shift 3
-    local more=() version
-    version=$(slurmctld -V)
+    local more=()
     # Since 26.05 backfill says what it starts only to who asks about heterogeneous jobs.
-    [[ $(printf '%s\n' 26.05 "${version##* }" | sort -V | head -n 1) != 26.05 ]] ||
-        more=(--conf-extra DebugFlags=Hetjob --debug verbose)
+    ! slurm_has 26.05 || more=(--conf-extra DebugFlags=Hetjob --debug verbose)
     start_cluster --nodes "$layout" --conf-extra "$partitions" "${more[@]}" "$@" >"$results/$name.note"
     close_gate
     poke=$(submit --hold --wrap true)
