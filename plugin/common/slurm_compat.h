@@ -70,6 +70,15 @@ inline bool asks_for_gres(const char* tres) {
     return tres != nullptr && std::string_view(tres).find("gres") != std::string_view::npos;
 }
 
+/// What sbatch -c N sets as SLURM_TRES_PER_TASK since 24.05; "" before.
+inline std::string cpus_as_tres([[maybe_unused]] int cpus) {
+#if SLURM_VERSION_NUMBER < SLURM_VERSION_NUM(24, 5, 0)
+    return "";
+#else
+    return "cpu=" + std::to_string(cpus);
+#endif
+}
+
 // ---- fields ------------------------------------------------------------------------------------
 
 /// 25.11 keeps it in step_id.

@@ -145,6 +145,8 @@ int reshape(job_record_t* job, const Shape& shape, Phase phase) {
     if (job->batch_flag == 0) set_supplement(job, "SLURM_NTASKS", std::to_string(desc.num_tasks));
     set_supplement(job, "SLURM_NTASKS_PER_NODE", std::to_string(desc.ntasks_per_node));
     set_supplement(job, "SLURM_CPUS_PER_TASK", std::to_string(desc.cpus_per_task));
+    if (const std::string tres = cpus_as_tres(desc.cpus_per_task); !tres.empty())
+        set_supplement(job, "SLURM_TRES_PER_TASK", tres);
     assign_text(&job->system_comment, shape.system_comment);
     exclude_too(job, shape.exclude);
     write_mark(job, phase);

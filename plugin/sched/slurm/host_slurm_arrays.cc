@@ -65,7 +65,8 @@ namespace {
 /// What a plan or an earlier life left in a job's environment.
 bool is_of_another_shape(std::string_view entry) {
     if (entry.starts_with("ARENA_")) return !entry.starts_with("ARENA_CONF=");
-    return entry.starts_with("SLURM_NTASKS") || entry.starts_with("SLURM_CPUS_PER_TASK=");
+    return entry.starts_with("SLURM_NTASKS") || entry.starts_with("SLURM_CPUS_PER_TASK=") ||
+           entry.starts_with("SLURM_TRES_PER_TASK=");
 }
 
 /// As its user submitted the lead, with the carrier's own instead of Arena's.
