@@ -67,9 +67,14 @@ job[cpu]=$(train cpu8 -c 3 --mem-per-cpu=500 --arena-gpus=2)
 ok "an Arena job with --mem-per-cpu runs" wait_started "${job[cpu]}"
 is "$(memory_of "${job[cpu]}")" "$(memory_of "$ordinary")" "with the memory that the ordinary one has"
 is "$(job_field "${job[cpu]}" MinMemoryCPU)" "$(job_field "$ordinary" MinMemoryCPU)" "asked for by CPU"
+ordinary=$(submit --gres=gpu:whole:1 -n 1 --mem=0 -o /dev/null "$work/trainer")
+ok "an ordinary job with --mem=0 runs" wait_for_state "$ordinary" RUNNING
+all=$(memory_of "$ordinary")   # of the node; later releases do not say
+scancel "$ordinary"
 job[whole]=$(train whole --mem=0 --arena-gpus=1)
 ok "an Arena job with --mem=0 runs" wait_started "${job[whole]}"
-is "$(memory_of "${job[whole]}")" 62.50G "with all memory of the node"
+is "$(memory_of "${job[whole]}")" "$all" "with the memory that the ordinary one had"
+slurm_has 23.11 || is "$all" 62.50G "which is all of the node"
 like "$(arena explain "${job[mem]}" 2>&1)" 'running' "and explain knows them"
 
 # ---- A10: a pin by Comment -----------------------------------------------------------------------------
