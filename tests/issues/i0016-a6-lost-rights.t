@@ -56,13 +56,20 @@ done
 block() { scontrol update PartitionName=main State="$1"; }
 ok "no job can start" block DOWN
 job=$(ask --qos=quick) stock=$(ordinary --qos=quick)
-ok "the QOS is deleted" sacct_do delete qos quick
-ok "and slurmctld knows" wait_until "[[ \$(as_user sbatch --test-only --qos=quick --wrap true 2>&1) == *[Ii]nvalid* ]]"
-ok "jobs can start" block UP
-ok "scheduling goes on" both_went_on
-is "$(starts "$stock")" 0 "the ordinary job has not started"
-is "$(starts "$job")" 0 "nor has the Arena job"
-ok "its reason is Slurm's" wait_for_reason "$job" '^InvalidQOS$'
+if why=$(sacct_do delete qos quick 2>&1); then
+    pass "the QOS is deleted"
+    ok "and slurmctld knows" wait_until "[[ \$(as_user sbatch --test-only --qos=quick --wrap true 2>&1) == *[Ii]nvalid* ]]"
+    ok "jobs can start" block UP
+    ok "scheduling goes on" both_went_on
+    is "$(starts "$stock")" 0 "the ordinary job has not started"
+    is "$(starts "$job")" 0 "nor has the Arena job"
+    ok "its reason is Slurm's" wait_for_reason "$job" '^InvalidQOS$'
+elif [[ $why == *'Job(s) active'* ]]; then   # 26.05
+    skip 7 "this Slurm deletes no QOS that has jobs"
+    block UP
+else
+    fail "the QOS is deleted" "$why"
+fi
 scancel "$job" "$stock"
 
 ok "no job can start" block DOWN

@@ -12,7 +12,7 @@ dump=$(script "env -0 | sort -z | tr '\\n' ' ' | tr '\\0' '\\n' >\"$work/batch.\
 srun bash -c 'env -0 | sort -z | tr \"\\n\" \" \" | tr \"\\0\" \"\\n\" >\"$work/task.\$SLURM_JOB_ID.\$SLURM_PROCID\"'")
 
 # What is a job's own: its id, when and where it ran, its ports, pids and sockets.
-own='SLURM_JOB_ID|SLURM_JOBID|SLURM_TASK_PID|SLURM_SRUN_COMM_PORT|SLURM_STEP_LAUNCHER_PORT|SLURM_TOPOLOGY_ADDR|TMPDIR'
+own='SLURM_JOB_ID|SLURM_JOBID|SLURM_JOB_SLUID|SLURM_TASK_PID|SLURM_SRUN_COMM_PORT|SLURM_STEP_LAUNCHER_PORT|SLURM_TOPOLOGY_ADDR|TMPDIR'
 own+='|SLURM_JOB_START_TIME|SLURM_JOB_END_TIME|SLURM_LAUNCH_NODE_IPADDR|SLURM_MPI_TYPE|SHLVL|_'
 added='RANK|LOCAL_RANK|WORLD_SIZE|MASTER_ADDR|MASTER_PORT'
 # described FILE: without these
