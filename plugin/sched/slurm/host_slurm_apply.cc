@@ -142,10 +142,13 @@ int reshape(job_record_t* job, const Shape& shape, Phase phase) {
         set_supplement(job, entry.substr(0, equals), entry.substr(equals + 1));
     }
     // sbatch sets these where it was asked for a shape; srun and frameworks read them.
-    if (job->batch_flag == 0) set_supplement(job, "SLURM_NTASKS", std::to_string(desc.num_tasks));
-    set_supplement(job, "SLURM_NTASKS_PER_NODE", std::to_string(desc.ntasks_per_node));
-    set_supplement(job, "SLURM_CPUS_PER_TASK", std::to_string(desc.cpus_per_task));
-    if (const std::string tres = cpus_as_tres(desc.cpus_per_task); !tres.empty())
+    // Not from the description: update_job() takes out of it what was so before.
+    if (job->batch_flag == 0)
+        set_supplement(job, "SLURM_NTASKS", std::to_string(grid.nodes * shape.tasks_per_node));
+    const int cpus_per_task = job->details->cpus_per_task;
+    set_supplement(job, "SLURM_NTASKS_PER_NODE", std::to_string(shape.tasks_per_node));
+    set_supplement(job, "SLURM_CPUS_PER_TASK", std::to_string(cpus_per_task));
+    if (const std::string tres = cpus_as_tres(cpus_per_task); !tres.empty())
         set_supplement(job, "SLURM_TRES_PER_TASK", tres);
     assign_text(&job->system_comment, shape.system_comment);
     exclude_too(job, shape.exclude);
