@@ -126,7 +126,8 @@ Result<FileDescriptor> call_local(const ArrayAddress& a) {
 Result<FileDescriptor> listen_locally(const ArrayAddress& a) {
     const auto name = local_name(a);
     if (!name) return name.error();
-    if (connects_locally(make_socket(AF_UNIX), *name, size_of_name(a)))
+    const FileDescriptor caller = make_socket(AF_UNIX);  // closed later: errno is looked at
+    if (connects_locally(caller, *name, size_of_name(a)))
         return environment_error("another array listens there already", a.path);
     struct stat facts {};
     if (errno == ECONNREFUSED && !is_abstract(a) && ::lstat(a.path.c_str(), &facts) == 0 &&
