@@ -26,7 +26,8 @@ like "$(scontrol -o show job "${array}_7")" " AdminComment=arena:v1 state=runnin
 unlike "$(task "$array" 7 TresPerNode)" "gpu" "it has no GPU of its own"
 is "$(task "$array" 7 NumCPUs)" 1 "and one CPU"
 ok "ten members complete" wait_until '(( $(tasks_in $array COMPLETED) == 10 ))' 120
-ok "member 5 exits 3, and only it has failed" test "$(task "$array" 5 JobState) $(task "$array" 5 ExitCode) $(tasks_in "$array" FAILED)" = "FAILED 3:0 1"
+ok "member 5 exits 3" wait_until '[[ $(task $array 5 JobState) == FAILED ]]' 60
+is "$(task "$array" 5 ExitCode) $(tasks_in "$array" FAILED)" "3:0 1" "and only it has failed"
 ok "afterok of a member is honoured" wait_for_state "$after_four" COMPLETED 40
 for life in 1 2; do
     ok "member 7 is requeued by its user" scontrol requeue "${array}_7"
