@@ -124,7 +124,8 @@ PartitionName=pmaint Nodes=n12 State=UP"
 scontrol update NodeName=n5 AvailableFeatures=fa,fb ActiveFeatures=fa,fb
 scontrol update NodeName=n6 AvailableFeatures=fa,fc ActiveFeatures=fa,fc
 scontrol update NodeName=n7 AvailableFeatures=fb,fc ActiveFeatures=fb,fc
-scontrol update NodeName=n8,n10 AvailableFeatures=fd ActiveFeatures=fd   # which others hardly fill
+scontrol update NodeName=n8,n10 AvailableFeatures=fd ActiveFeatures=fd
+scontrol update NodeName=n[1-2,4-10] Weight=100   # taken last by jobs that may run anywhere
 scontrol create reservation ReservationName=rsv Nodes=n11 StartTime=now Duration=infinite Users="$(id -un)" >/dev/null
 scontrol create reservation ReservationName=mending Nodes=n12 StartTime=now+8minutes Duration=60 Users="$(id -un)" Flags=maint >/dev/null
 
@@ -204,9 +205,9 @@ power=--power=level   # 24.11's --help has it, too, but not its sbatch
 same "delay-boot, power, network, profile" "--delay-boot=1 $power --profile=none" "$run"
 same "bb, bbf" "--bb=capacity=1" "$run"
 same "propagate, mem-bind, gpu-freq, gpu-bind" "--propagate=NONE --mem-bind=none --gpu-freq=low --gpu-bind=none" "$run"
-same "get-user-env" "--get-user-env=1S" "$run"
+same "get-user-env" "--get-user-env=1S" "$run" "doesn't allow an argument"
 same "batch" "-C fd --batch=fd" "$run"
-((EUID != 0)) || ! id nobody >/dev/null 2>&1 || same "uid, gid" "--uid=nobody --gid=$(id -gn nobody) -D /" "$run"
+((EUID != 0)) || ! id daemon >/dev/null 2>&1 || same "uid, gid" "--uid=daemon --gid=$(id -gn daemon) -D /" "$run"
 
 compare
 nodes_are exclude n9
