@@ -30,7 +30,10 @@ ok "another waits with its shape" released "$waiting"
 scontrol reconfigure
 wait_until '(( $(log_count "arena: policy") >= 2 ))'
 before=$(threads)
-reconfigure_often() { local i; for ((i = 0; i < 20; i++)); do scontrol reconfigure || return 1; done; }
+# 25.05's slurmctld dies, stock's, too, where nodes of the last reconfigure still register when the next begins.
+pause=true
+[[ $(slurm_version) != 25.05.* ]] || pause='sleep 1'
+reconfigure_often() { local i; for ((i = 0; i < 20; i++)); do scontrol reconfigure && $pause || return 1; done; }
 ok "scontrol reconfigure works 20 times in a row" reconfigure_often
 ok "slurmctld answers" answers
 ok "its number of threads is what it was ($before)" wait_until "(( \$(threads) <= $before ))"
