@@ -64,7 +64,7 @@ if why=$(sacct_do delete qos quick 2>&1); then
     is "$(starts "$stock")" 0 "the ordinary job has not started"
     is "$(starts "$job")" 0 "nor has the Arena job"
     ok "its reason is Slurm's" wait_for_reason "$job" '^InvalidQOS$'
-elif [[ $why == *'Job(s) active'* ]]; then   # 26.05
+elif [[ $why == *'Job(s) active'* ]]; then   # 25.05
     skip 7 "this Slurm deletes no QOS that has jobs"
     block UP
 else
