@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # The house stands as tests/rooms says: arrows point down only, in the sources and in what is linked; no include circle,
 # no room of more than 25 code files, no prototype whose definition lies in another room, no function of more than 60
-# lines or 7 parameters; and no Slurm, CUDA, NCCL or MPI where it does not belong. Checks first that each check can fail.
+# lines or 7 parameters; no Slurm, CUDA, NCCL or MPI where it does not belong; and what a file uses of the standard
+# library it includes, itself or by our headers. Checks first that each check can fail.
 import collections
 import os
 import re
@@ -17,6 +18,27 @@ MOST_PARAMETERS = 7
 CODE = (".cc", ".h", ".cu", ".cuh")
 FOREIGN = re.compile(r"slurm/|src/(common|slurmctld|slurmd|plugins|interfaces)/|cuda|cublas|cudnn|nccl|nvml|hwloc|cblas|"
                      r"openblas|dnnl|mpi\.h")
+# Headers of the standard library include each other, differently in each release of a compiler: what is found by way of
+# one of them today is not found tomorrow.
+STANDARD = {
+    "algorithm": "(ranges::)?(sort|stable_sort|find|find_if|find_if_not|min|max|clamp|any_of|all_of|none_of|count|count_if|copy|copy_n|copy_if|"
+                 "transform|reverse|unique|lower_bound|upper_bound|equal_range|binary_search|max_element|min_element|fill|fill_n|rotate|shuffle|"
+                 "nth_element|partial_sort|is_sorted|equal|mismatch|next_permutation|push_heap|pop_heap|for_each|partition|adjacent_find)[(]",
+    "array": "array<", "atomic": "atomic<", "bit": "(bit_cast|popcount|has_single_bit|countr_zero|bit_width|bit_ceil)[(<]",
+    "cctype": "(isdigit|isspace|isalpha|isalnum|isxdigit|tolower|toupper)[(]", "charconv": "(from|to)_chars[(]", "chrono": "chrono::",
+    "cmath": "(sqrt|pow|exp|log|log2|ceil|floor|round|lround|llround|isfinite|isnan|isinf|fabs|cbrt|hypot|fmod|ldexp|trunc|log1p|expm1)[(]",
+    "condition_variable": "condition_variable", "cstdint": "u?int(8|16|32|64|max|ptr)_t", "cstdio": "(printf|fprintf|snprintf|fputs|fopen|puts|FILE)",
+    "cstdlib": "(getenv|abort|exit|strtol|strtoul|strtod|malloc|free|atoi|_Exit)[(]",
+    "cstring": "(memcpy|memset|memmove|memcmp|strlen|strcmp|strncmp|strerror|strchr|strrchr|strstr)[(]",
+    "deque": "deque<", "filesystem": "filesystem::", "fstream": "[io]?fstream", "functional": "(function|hash|less|greater|reference_wrapper)<",
+    "iostream": "(cout|cerr|cin|clog)", "limits": "numeric_limits<", "map": "(multi)?map<", "memory": "((unique|shared|weak)_ptr|make_(unique|shared))<",
+    "mutex": "(mutex|lock_guard|unique_lock|scoped_lock|once_flag|call_once)", "numeric": "(accumulate|iota|reduce|gcd|lcm|partial_sum|inner_product)[(]",
+    "optional": "(optional<|nullopt)", "random": "(mt19937|random_device|[a-z]+(_int|_real)?_distribution)", "set": "(multi)?set<", "span": "span<",
+    "sstream": "[io]?stringstream", "string": "(string|to_string|stoi|stod)", "string_view": "string_view", "thread": "(j?thread|this_thread)",
+    "tuple": "(tuple<|tie[(]|make_tuple)", "type_traits": "(is_same_v|enable_if_t|decay_t|remove_cvref_t|is_integral_v|conditional_t|invoke_result_t)",
+    "unordered_map": "unordered_map<", "unordered_set": "unordered_set<", "utility": "(exchange[(]|pair<)",
+    "variant": "(variant<|get_if<|holds_alternative<|monostate)", "vector": "vector<",
+}
 # Each row of the built-in models is held to a published count of parameters.
 TABLES = ("planner/models/zoo.cc",)
 number = failures = 0
@@ -135,6 +157,28 @@ def foreign_headers(files):
                 yield f"{path} includes {header}"
             if not known and path.startswith(("train/", "profiler/")) and header.startswith(("slurm/", "src/slurm")):
                 yield f"{path} includes {header}"
+
+
+def found_by_chance(files, texts):
+    """What a file uses of the standard library and does not include, nor a header of ours that it includes."""
+    ours, reached = collections.defaultdict(list), {}
+    for path, target in include_edges(files):
+        ours[path].append(target)
+
+    def reach(path):
+        if path not in reached:
+            reached[path] = set(files[path])
+            for target in ours.get(path, ()):
+                reached[path] |= reach(target)
+        return reached[path]
+
+    for path, text in texts.items():
+        code = re.sub(r"//[^\n]*", "", re.sub(r'"(?:\\.|[^"\\\n])*"', '""', text))
+        used = set(re.findall(r"\bstd::((?:ranges::)?\w+(?:::|[(<])?)", code))
+        for header, words in STANDARD.items():
+            if header not in reach(path):
+                for word in sorted({word.rstrip("(<:") for word in used if re.fullmatch(f"({words})([(<]|::)?", word)}):
+                    yield f"{path} uses std::{word} and does not include <{header}>"
 
 
 def internals(files, texts):
@@ -298,6 +342,9 @@ def main():
     for question in ("#if SLURM_VERSION_NUMBER\n", "if (SLURM_VERSION_NUMBER >= n)", "n < SLURM_VERSION_NUM(24, 5, 0)"):
         sees(f"another question of Slurm's version: {question.strip()}", list(internals({}, {"plugin/spank/a.h": question})))
     result("Slurm's internals and versions have one header each", list(internals(files, read_texts(files))))
+    for text, header in (("std::uint64_t seed = 1;", "string"), ("std::sort(v.begin(), v.end());", "vector"), ("std::function<void()> f;", "map")):
+        sees(f"{text} by way of <{header}>", list(found_by_chance({"src/base/a.h": [header]}, {"src/base/a.h": text})))
+    result("what is used of the standard library is included", list(found_by_chance(files, read_texts(files))))
     sees("numbers without names", list(numbers_in_a_row({"src/core/a.cc": 'T t{"a", 1, 2.5, 3, 4e9, 5};'})))
     result("no aggregate has five numbers without their names", list(numbers_in_a_row(read_texts(files))))
     sees("members that say nothing", list(silent_members({"src/core/a.cc": 'f({id, text(s), "", {}, true});'})))

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <tuple>
 
 #include "base/json.h"
 #include "base/text.h"

@@ -4,6 +4,7 @@
 // functions of a row stand in a file of their own.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <span>
 #include <string>

@@ -2,6 +2,7 @@
 // Our flat model YAML -> Model, and the choice between the three file formats.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "base/text.h"

@@ -6,6 +6,8 @@
 // against the headers of others this is only compiled (contrib/slurm-versions).
 #pragma once
 
+#include <cstdint>
+
 #include "plugin/common/slurm_internal.h"
 
 #if SLURM_VERSION_NUMBER < SLURM_VERSION_NUM(22, 5, 0)

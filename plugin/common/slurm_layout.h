@@ -4,6 +4,8 @@
 // has another size no pointer is followed.
 #pragma once
 
+#include <cstdint>
+
 #include "plugin/common/record_size.h"
 #include "plugin/common/slurm_compat.h"
 

@@ -4,6 +4,7 @@
 // unit-tested.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>

@@ -4,6 +4,7 @@
 // statistics, O = PV; backward from O, dO and the statistics.
 #include "profiler/cuda/cudnn_attention.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 

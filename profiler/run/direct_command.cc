@@ -2,6 +2,7 @@
 // See direct_command.h.
 #include "profiler/run/direct_command.h"
 
+#include <algorithm>
 #include <cstdio>
 
 #include "base/json.h"

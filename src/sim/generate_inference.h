@@ -2,6 +2,8 @@
 // A day-night load of inference from nothing but a seed.
 #pragma once
 
+#include <cstdint>
+
 #include "sim/loans/inference.h"
 
 namespace arena::sim {

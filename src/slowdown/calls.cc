@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "slowdown/calls.h"
 
+#include <functional>
 #include <map>
 
 #include "base/csv.h"

@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
+#include <random>
 
 #include "../unit/hostile_models.h"
 #include "planner/hardware/hardware.h"

@@ -3,6 +3,7 @@
 // runs.
 
 #include <algorithm>
+#include <cctype>
 #include <string>
 #include <string_view>
 #include <vector>

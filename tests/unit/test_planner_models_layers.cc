@@ -2,6 +2,7 @@
 // Layer kinds and their operators: for each family the FLOPs of the operators are those of the
 // closed formula, backward is twice forward, and shards share the work and the parameters without
 // loss.
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <string>

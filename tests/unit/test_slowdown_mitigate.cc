@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // When an answer to a slowdown is due, and how micro-batches are dealt out: by hand, against
 // enumeration, and on the reference data.
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <functional>

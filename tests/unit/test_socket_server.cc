@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <string_view>
 #include <thread>
 
 #include "plugin/sched/socket/socket_clients.h"

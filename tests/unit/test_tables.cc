@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Tables of the command: no line is longer than 100 columns, dates and plans stay in one piece. And
 // moments that people name.
+#include <algorithm>
+
 #include "base/text.h"
 #include "cli/common/cli.h"
 #include "cli/common/moment.h"

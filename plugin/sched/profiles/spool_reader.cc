@@ -10,6 +10,7 @@
 #include <deque>
 #include <map>
 #include <mutex>
+#include <type_traits>
 #include <utility>
 #include <variant>
 

@@ -3,6 +3,7 @@
 #include "policy/arena/displacement.h"
 
 #include <algorithm>
+#include <tuple>
 
 #include "policy/places.h"
 
