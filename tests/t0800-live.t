@@ -103,8 +103,9 @@ like "$(arena history "$first")" 'running +4xa40 pp' 'the history says how the j
 let_go "$first"
 ok 'the second starts when the first ends' wait_started "$second"
 ok 'the history says that the first is over' wait_until "[[ \$(arena history $first --json | jq .over) == true ]]"
-states=$(arena history "$second" --json | jq -r '[.events[].state] | join(" ")')
-like "$states" '^waiting.* running$' 'and that the second waited, then ran'
+states() { arena history "$1" --json | jq -r '[.events[].state] | join(" ")'; }
+ok 'and of the second that it runs' wait_until "[[ \$(states $second) == *' running' ]]"
+like "$(states "$second")" '^waiting.* running$' 'after it waited'
 ok 'the page has the news' wait_until "[[ \$(live '[.news[] | select(.job == $first and .state == \"over\")] | length') == 1 ]]"
 not_ok 'nothing is known of a job that never was' arena history 4000000
 if can_be_user; then
