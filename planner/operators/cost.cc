@@ -109,8 +109,9 @@ Pricer::Scale Pricer::class_scale(Rows rows, const OpShape& shape) const {
     const auto together = [](const OpShape& s) { return std::tuple(s.kind, s.pass, s.precision); };
     const std::array<double, 4> at = octaves_of(shape);
     double sum = 0, weights = 0, nearest_squared = std::numeric_limits<double>::infinity();
-    for (const Row& row :
-         rows_with(rows, together(shape), [&](const Row& r) { return together(r.first); })) {
+    const Rows candidates =
+        rows_with(rows, together(shape), [&](const Row& r) { return together(r.first); });
+    for (const Row& row : candidates) {
         if (!same_class(row.first, shape)) continue;
         const Sample& near = sample(row);
         double squared = 0;

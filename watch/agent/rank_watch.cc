@@ -122,8 +122,10 @@ void RankWatch::end_iteration(std::uint64_t end_ns, std::int64_t time_us, std::i
 }
 
 void RankWatch::profile(std::int64_t iterations, double now_s) {
-    profile_.reset();
-    if (iterations > 0) profile_.emplace(iterations, now_s);
+    if (iterations > 0)
+        profile_.emplace(iterations, now_s);
+    else
+        profile_.reset();
 }
 
 /// Long steps are not silence.
