@@ -168,15 +168,16 @@ def found_by_chance(files, texts):
     def reach(path):
         if path not in reached:
             reached[path] = set(files[path])
-            for target in ours.get(path, ()):
+            for target in ours[path]:
                 reached[path] |= reach(target)
         return reached[path]
 
     for path, text in texts.items():
         code = re.sub(r"//[^\n]*", "", re.sub(r'"(?:\\.|[^"\\\n])*"', '""', text))
         used = set(re.findall(r"\bstd::((?:ranges::)?\w+(?:::|[(<])?)", code))
+        included = reach(path)
         for header, words in STANDARD.items():
-            if header not in reach(path):
+            if header not in included:
                 for word in sorted({word.rstrip("(<:") for word in used if re.fullmatch(f"({words})([(<]|::)?", word)}):
                     yield f"{path} uses std::{word} and does not include <{header}>"
 
@@ -325,6 +326,7 @@ def check_spank():
 
 def main():
     rooms, files = read_rooms(), read_files()
+    texts = read_texts(files)
     sees("an arrow that tests/rooms does not have", list(arrows_astray({"src/base/a.h": ["core/b.h"], "src/core/b.h": []}, rooms)))
     result("files include what their rooms may use", list(arrows_astray(files, rooms)))
     sees("an arrow up", list(arrows_up({"low": ("-", ["high"]), "high": ("-", [])})))
@@ -341,14 +343,14 @@ def main():
     sees("another file with Slurm's internals", list(internals({"plugin/spank/a.h": ["src/common/list.h"]}, {})))
     for question in ("#if SLURM_VERSION_NUMBER\n", "if (SLURM_VERSION_NUMBER >= n)", "n < SLURM_VERSION_NUM(24, 5, 0)"):
         sees(f"another question of Slurm's version: {question.strip()}", list(internals({}, {"plugin/spank/a.h": question})))
-    result("Slurm's internals and versions have one header each", list(internals(files, read_texts(files))))
+    result("Slurm's internals and versions have one header each", list(internals(files, texts)))
     for text, header in (("std::uint64_t seed = 1;", "string"), ("std::sort(v.begin(), v.end());", "vector"), ("std::function<void()> f;", "map")):
         sees(f"{text} by way of <{header}>", list(found_by_chance({"src/base/a.h": [header]}, {"src/base/a.h": text})))
-    result("what is used of the standard library is included", list(found_by_chance(files, read_texts(files))))
+    result("what is used of the standard library is included", list(found_by_chance(files, texts)))
     sees("numbers without names", list(numbers_in_a_row({"src/core/a.cc": 'T t{"a", 1, 2.5, 3, 4e9, 5};'})))
-    result("no aggregate has five numbers without their names", list(numbers_in_a_row(read_texts(files))))
+    result("no aggregate has five numbers without their names", list(numbers_in_a_row(texts)))
     sees("members that say nothing", list(silent_members({"src/core/a.cc": 'f({id, text(s), "", {}, true});'})))
-    result("no object of five members has some that say nothing", list(silent_members(read_texts(files))))
+    result("no object of five members has some that say nothing", list(silent_members(texts)))
     try:
         entries = list(tags(sorted(files)))
     except FileNotFoundError:
