@@ -74,7 +74,7 @@ exactly "steps take what they took before it: $(step_s slow $((back + 2)) $((bac
 scancel "$job"
 ok "it is cancelled" wait_for_state "$job" CANCELLED 60
 last=$(step_of slow)
-alone 2 --dp 2 --steps "$last" || true
+ok "the same training, and nobody disturbs it" alone 2 --dp 2 --steps "$last"
 # In another split sums are rounded otherwise, which training makes larger step by step.
 same_until=$((at + 60)) same_losses="$(losses "$gates/slow.log" | head -n "$same_until" | paste -d ' ' - <(losses "$work/alone.log" | head -n "$same_until") |
     awk '{ d = ($2 - $4) / $4; if (d < 0) d = -d; if (d > most) most = d } END { printf "%.1e of %d steps", most, NR }')"
