@@ -142,7 +142,7 @@ void judge_links(const Round& baseline, const Round& now, double limit,
 /// Of the logarithms of n normal samples, in standard deviations: the mean length of the shortest
 /// interval with more than half of them (400,000 draws each; the last is about right beyond).
 double usual_shorth(std::size_t n) {
-    constexpr std::array<double, 6> lengths{1.128, 0.454, 0.992, 0.648, 0.990, 0.759};
+    constexpr std::array<double, 8> lengths{1.128, 0.454, 0.992, 0.648, 0.990, 0.759, 1.009, 0.833};
     return lengths[std::min(n, lengths.size() + 1) - 2];
 }
 

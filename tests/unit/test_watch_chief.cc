@@ -177,6 +177,38 @@ TEST(what_disturbs_one_check_blames_nobody) {
     ck_assert_msg(wrong <= 8, "%d of 40 jobs blamed a healthy GPU, too", wrong);  // by one: 16
 }
 
+/// Where healthy checks differ by tens of percent, as those of ranks on processors that others
+/// share, more rounds tell a slow GPU; the link that it slows, too, is not blamed for it.
+TEST(noise_of_checks_hides_no_gpu_behind_its_link) {
+    int wrong = 0, found = 0;
+    for (unsigned seed = 1; seed <= 40; ++seed) {
+        SimulatedOptions options;
+        options.seed = seed;
+        options.check_noise = 0.2;
+        options.gradient_bytes = 1e8;
+        SimulatedJob job(options);
+        job.add({.kind = Kind::gpu, .rank = 1, .factor = 2, .from_s = 60});
+        job.add({.kind = Kind::link, .rank = 0, .peer = 1, .factor = 2.5, .from_s = 60});
+        job.run_until(120);
+        if (job.reports().empty()) continue;
+        const SlowReport& first = job.reports().front().report;
+        const bool is_it = first.cause == SlowCause::compute && to_string(first.at) == "n0/1";
+        found += is_it;
+        wrong += !is_it;
+    }
+    std::printf("# noisy checks: %d of 40 jobs name the slow GPU in a minute, %d another cause\n",
+                found, wrong);
+    ck_assert_int_ge(found, 36);  // by three rounds: 22
+    ck_assert_int_le(wrong, 3);
+}
+
+TEST(a_quiet_machine_is_checked_three_times) {
+    SimulatedJob job({});
+    job.run_until(60);
+    ck_assert_int_eq(job.count_lines("Performing pre-check"), 1);
+    ck_assert_int_eq(std::ssize(job.words()), 3);
+}
+
 TEST(a_slow_link_moves_to_where_little_flows) {
     SimulatedOptions options;
     options.pp = 2;

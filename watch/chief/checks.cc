@@ -206,6 +206,8 @@ Result<Judged> judge(const CheckRound& baseline, const CheckRound& now, double t
     return Judged{std::move(*verdict), has_baseline};
 }
 
+bool is_sharp(double limit, double threshold) { return limit <= std::max(clear_factor, threshold); }
+
 bool is_clear(const slowdown::Verdict& verdict) {
     const auto clear = [](const auto& one) { return one.factor >= clear_factor; };
     return std::ranges::all_of(verdict.gpus, clear) && std::ranges::all_of(verdict.links, clear);

@@ -34,6 +34,7 @@ CheckWord check_word(std::int64_t id, bool gpus, const std::vector<slowdown::Pas
 /// Errors: a rank that is none, a time that is none, a link of a rank with itself; nothing in it.
 Result<slowdown::CheckRound> to_round(const Checked& checked, std::int64_t ranks);
 
+inline constexpr int usual_rounds = 3;  ///< of a check, where noise hides nothing
 class Rounds {
   public:
     void add(const slowdown::CheckRound& round);
@@ -60,6 +61,8 @@ Result<Judged> judge(const slowdown::CheckRound& baseline, const slowdown::Check
                      double threshold);
 
 inline constexpr double clear_factor = 1.3;  ///< from here on two rounds that agree decide
+/// Whether noise leaves what is slow by clear_factor, or by the threshold, to be told from it.
+bool is_sharp(double limit, double threshold);
 /// Whether nothing that was found could be usual noise.
 bool is_clear(const slowdown::Verdict& verdict);
 /// What `now` finds and `before` found, too: other work on the machine slows one round, not two.

@@ -108,6 +108,7 @@ class Chief::State {
     [[nodiscard]] std::optional<Purpose> wanted_check() const;
     void say_check(Purpose purpose);
     [[nodiscard]] std::vector<slowdown::Pass> links_of_culprits() const;
+    [[nodiscard]] slowdown::LocateLimits limits_after(const Rounds& rounds) const;
 
     // ---- what is done (steer.cc)
     void turn();
@@ -155,7 +156,7 @@ class Chief::State {
     double quiet_until_s_ = 0;  ///< no event opens before
 
     Rounds baseline_;
-    int baseline_wanted_ = 3, baseline_failures_ = 0;
+    int baseline_wanted_ = usual_rounds, baseline_failures_ = 0;
     double baseline_s_ = 0;  ///< when it was taken
     Rounds rounds_;
     slowdown::Verdict found_before_;  ///< by the check before this one, of the same event

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Checks: when one is wanted, what it measures, what its answer says. One round decides where what
-// it found is far beyond noise; else three do. Answers that say nothing are asked again a few
-// times, with growing pauses: each stops the training.
+// Checks: when one is wanted, what it measures, what its answer says. Two rounds decide where what
+// they found is far beyond noise, else three do; where noise hides what is clearly slow, as many as
+// nine, for the pre-check, too. Answers that say nothing are asked again a few times, with growing
+// pauses: each stops the training.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,11 +13,11 @@
 namespace arena::watch {
 namespace {
 
-constexpr int rounds_to_be_sure = 3;
 constexpr int rounds_that_agree = 2;  ///< where what they find is clear
+constexpr int most_rounds = 9;        ///< where the machine is noisy
 constexpr int most_attempts = 5;
 constexpr double first_pause_s = 30, longest_pause_s = 600;
-constexpr double dear_check_s = 5;         ///< one round will do
+constexpr double dear_check_s = 5;         ///< no more rounds than are needed
 constexpr double most_of_the_time = 0.05;  ///< that rechecks may take
 
 }  // namespace
@@ -89,12 +90,22 @@ void Chief::State::take_baseline(const slowdown::CheckRound& round, double secon
     baseline_s_ = now_.steady_s;
     if (seconds > dear_check_s) baseline_wanted_ = 1;
     if (baseline_.count() != baseline_wanted_) return;
-    const auto limits = limits_of(baseline_.all(), round, options_.threshold);
+    const auto limits = limits_after(baseline_);
+    const bool tells =
+        is_sharp(limits.gpu, options_.threshold) && is_sharp(limits.link, options_.threshold);
+    if (!tells && seconds <= dear_check_s && baseline_wanted_ < most_rounds) {
+        ++baseline_wanted_;
+        return;
+    }
     note(line(
-        fmt::format("pre-check: {} GPUs and {} links are measured; by how their rounds differ, "
-                    "slow is what takes {:.2f} and {:.2f} times as long",
-                    round.gpus.size(), round.links.size(), limits.gpu, limits.link),
-        "baseline", {{"slow_gpu", limits.gpu}, {"slow_link", limits.link}}));
+        fmt::format("pre-check: {} GPUs and {} links are measured, {} times; by how their rounds "
+                    "differ, slow is what takes {:.2f} and {:.2f} times as long in as many",
+                    round.gpus.size(), round.links.size(), baseline_.count(), limits.gpu,
+                    limits.link),
+        "baseline",
+        {{"rounds", std::int64_t{baseline_.count()}},
+         {"slow_gpu", limits.gpu},
+         {"slow_link", limits.link}}));
     tell_odd_gpus();
 }
 
@@ -109,6 +120,11 @@ void Chief::State::tell_odd_gpus() {
                      "odd_gpu", {{"rank", std::int64_t{gpu.rank}}, {"factor", gpu.factor}}));
 }
 
+/// Of so many rounds, held against the pre-check's.
+slowdown::LocateLimits Chief::State::limits_after(const Rounds& rounds) const {
+    return limits_of(baseline_.all(), rounds.all(), options_.threshold);
+}
+
 void Chief::State::take_validation(const slowdown::CheckRound& round, double seconds) {
     if (!open_ || open_->phase != Phase::checking) return;
     rounds_.add(round);
@@ -120,8 +136,15 @@ void Chief::State::take_validation(const slowdown::CheckRound& round, double sec
     if (rounds_.count() == 2) verdict = in_both(verdict, in_both(alone->verdict, found_before_));
     found_before_ = alone->verdict;
     const bool found = !verdict.gpus.empty() || !verdict.links.empty();
-    const bool decides = rounds_.count() >= (seconds > dear_check_s ? 1 : rounds_that_agree);
-    if (rounds_.count() < rounds_to_be_sure && !(decides && found && is_clear(verdict))) return;
+    const bool is_dear = seconds > dear_check_s;
+    const auto limits = limits_after(rounds_);
+    // A slow GPU slows its links: where noise may hide one, a slow link says nothing yet.
+    const bool tells_gpus = is_sharp(limits.gpu, options_.threshold);
+    const bool tells_links = is_sharp(limits.link, options_.threshold);
+    const int enough = is_dear || (tells_gpus && tells_links) ? usual_rounds : most_rounds;
+    const bool decides = rounds_.count() >= (is_dear ? 1 : rounds_that_agree) && found &&
+                         is_clear(verdict) && (is_dear || tells_gpus || !verdict.gpus.empty());
+    if (rounds_.count() < enough && !decides) return;
     if (!found)
         return nothing_found(judged->has_baseline
                                  ? "no GPU and no link is slower than before"
