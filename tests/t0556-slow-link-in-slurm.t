@@ -53,7 +53,15 @@ scancel "$job"
 ok "it is cancelled" wait_for_state "$job" CANCELLED 60
 ok "the same training, and nobody disturbs it" alone 4 --pp 2 --dp 2 --steps "$last"
 is "$(losses "$work/alone.log" | wc -l)" "$last" "has $last steps"
-ok "the job's first $last losses are those, to the bit" diff <(losses "$gates/link.log" | head -n "$last") <(losses "$work/alone.log")
+# A rank that is taken for slow besides is dealt fewer micro-batches, and in another split sums are rounded otherwise, which
+# training makes larger step by step.
+split=$(split_step link)
+same=$((${split:-$((last + 1))} - 1))
+is "$(apart link 1 $same)" "0.0e+00 of $same steps" "the job's first $same losses are those, to the bit${split:+: from then on it had another split}"
+if [[ $split ]]; then
+    off=$(apart link "$split" $((split + 59)))
+    ok "and its next ones: $off off" awk -v d="$off" 'BEGIN { exit !(d + 0 < 1e-4 && d ~ /of [1-9]/) }'
+fi
 
 # ---- two watched jobs on the same node -----------------------------------------------------------------------------
 # So slow a link makes steps of one length, whatever else the machine does.
@@ -69,7 +77,8 @@ ok "what slows one down is seen" wait_until 'has_event other ".event == \"onset\
 # Four ranks share two processors: beside so slow a link one of them may be seen to compute slowly, too.
 ok "by its own chief" wait_until 'has_event other ".event == \"verdict\""' 90
 exactly "as its link" test "$(events other '.event == "verdict"' | head -n 1 | jq -r .cause)" = communication
-is "$(events one '.event == "verdict"' | jq -r .cause)" '' "the other one's knows of nothing slow"
+is "$(events one '.event == "verdict" and .cause == "communication"')" '' "the other one's finds no link slow"
+exactly "nor anything else" test -z "$(events one '.event == "verdict"')"
 scancel "$other"
 ok "one of them is cancelled" wait_for_state "$other" CANCELLED 60
 step=$(step_of one)

@@ -7,6 +7,7 @@
 #   events NAME FILTER, has_event NAME FILTER what its chief told, as JSON lines
 #   splits NAME, split_step NAME [head|tail]  how micro-batches were dealt, and at which step
 #   alone GPUS FLAGS...           the same training, not in Slurm and not disturbed: $work/alone.log
+#   apart NAME FROM TO            how far the job's losses are from those: "LARGEST of N steps", relative
 #   exactly NAME COMMAND...       a figure that other work on the machine changes: judged where tests/bench/watched-training
 #                                 runs the test (ARENA_EXACT), only printed in the suite
 # LEARN_UNDER: a command that starts each rank of jobs submitted from now on, with its words.
@@ -44,6 +45,10 @@ learn() {
         --arena-batch=12 --arena-launcher=arena-train "$@" "$work/life"
 }
 alone() { "${trainer[@]}" --global-batch 12 --micro-batch 1 --ranks "$1" --log "$work/alone.log" "${@:2}"; }
+apart() {
+    join <(losses "$gates/$1.log" | sort) <(losses "$work/alone.log" | sort) | awk -v from="$2" -v to="$3" '$1 < from || $1 > to { next }
+        { d = ($2 - $3) / $3; if (d < 0) d = -d; if (d > most) most = d; n++ } END { printf "%.1e of %d steps", most, n }'
+}
 step_of() { [[ ! -e $gates/$1.log ]] || jq -r 'select(has("loss")).step' "$gates/$1.log" | tail -n 1; }
 step_s() { jq -s "[.[] | select(has(\"loss\") and .step >= $2 and .step <= $3).iteration_s] | sort | .[(length / 2 | floor)]" "$gates/$1.log"; }
 events() { cat "$gates/$1.watch"/arena-watch-*/log_*/events.jsonl 2>/dev/null | jq -c "select($2)"; }
