@@ -35,7 +35,7 @@ began=$(now_ms) begun=$(step_of slow)
 injection=$!
 ok "a slow iteration is seen" wait_until 'has_event slow ".event == \"onset\""' 60
 onset=$(events slow '.event == "onset"' | head -n 1)
-ok "the culprit is named: rank 1 computes slowly" wait_until 'has_event slow ".event == \"verdict\" and .rank == 1 and .cause == \"compute\""' 60
+ok "the culprit is named: rank 1 computes slowly" wait_until 'has_event slow ".event == \"verdict\" and .rank == 1 and .cause == \"compute\""' 120
 verdict=$(events slow '.event == "verdict" and .rank == 1 and .cause == "compute"' | head -n 1)
 factor=$(jq -r .factor <<<"$verdict")
 exactly "about two times: $factor" awk -v f="$factor" 'BEGIN { exit !(f > 1.6 && f < 2.6) }'
@@ -62,10 +62,11 @@ exactly "and one only: $counted" test "$counted" = 1
 
 kill -TERM $injection
 wait $injection 2>/dev/null
-# What else slows this machine meanwhile may be found as a link, which is another's end.
+# What else slows this machine meanwhile may be found as a link, which is another's end; where it is slower than in the pre-check
+# for a minute or two, so is rank 1 for that time.
 over='.events | map(select(.cause == "compute")) | length > 0 and all(.[]; (.relief // 0) != 0)'
-ok "slurmctld knows that it is over" wait_until 'arena slowdown show "$job" --json | jq -e "$over" >/dev/null' 90
-ok "the split goes back" wait_until '[[ $(splits slow | tail -n 1) == 6,6 ]]' 60
+ok "slurmctld knows that it is over" wait_until 'arena slowdown show "$job" --json | jq -e "$over" >/dev/null' 300
+ok "the split goes back" wait_until '[[ $(splits slow | tail -n 1) == 6,6 ]]' 120
 exactly "all of it is over" wait_until 'has_event slow ".event == \"relief\""' 60
 back=$(split_step slow tail)
 ok "twenty steps more" wait_until '(($(step_of slow) >= back + 20))' 60

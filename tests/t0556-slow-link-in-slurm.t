@@ -46,7 +46,7 @@ ok "slurmctld knows" wait_until '[[ $(job_field "$job" AdminComment) == *:commun
 like "$(arena slowdown list)" 'n1.*n2|n2.*n1' "arena slowdown list has both ends"
 "$slow_link" off --switch "$gates/link.switch"
 # Four ranks on two processors: another link or rank may be found slow besides, and keep the event open.
-ok "slurmctld knows that it is over" wait_until 'arena slowdown show "$job" --json | jq -e ".events | map(select(.cause == \"communication\" and (.relief // 0) != 0)) | any(.at + .peer | test(\"n1/1\") and test(\"n2/1\"))" >/dev/null' 120
+ok "slurmctld knows that it is over" wait_until 'arena slowdown show "$job" --json | jq -e ".events | map(select(.cause == \"communication\" and (.relief // 0) != 0)) | any(.at + .peer | test(\"n1/1\") and test(\"n2/1\"))" >/dev/null' 300
 last=$((at + 20))
 ok "it trains on until step $last" wait_until '(($(step_of link) >= last))' 60
 scancel "$job"
