@@ -60,7 +60,7 @@ same=$((${split:-$((last + 1))} - 1))
 is "$(apart link 1 $same)" "0.0e+00 of $same steps" "the job's first $same losses are those, to the bit${split:+: from then on it had another split}"
 if [[ $split ]]; then
     off=$(apart link "$split" $((split + 59)))
-    ok "and its next ones: $off off" awk -v d="$off" 'BEGIN { exit !(d + 0 < 1e-4 && d ~ /of [1-9]/) }'
+    ok "and its next ones: $off off" is_near "$off"
 fi
 
 # ---- two watched jobs on the same node -----------------------------------------------------------------------------

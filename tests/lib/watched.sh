@@ -8,6 +8,7 @@
 #   splits NAME, split_step NAME [head|tail]  how micro-batches were dealt, and at which step
 #   alone GPUS FLAGS...           the same training, not in Slurm and not disturbed: $work/alone.log
 #   apart NAME FROM TO            how far the job's losses are from those: "LARGEST of N steps", relative
+#   is_near APART                 whether that is below 1e-4, of one step at the least
 #   exactly NAME COMMAND...       a figure that other work on the machine changes: judged where tests/bench/watched-training
 #                                 runs the test (ARENA_EXACT), only printed in the suite
 # LEARN_UNDER: a command that starts each rank of jobs submitted from now on, with its words.
@@ -49,6 +50,7 @@ apart() {
     join <(losses "$gates/$1.log" | sort) <(losses "$work/alone.log" | sort) | awk -v from="$2" -v to="$3" '$1 < from || $1 > to { next }
         { d = ($2 - $3) / $3; if (d < 0) d = -d; if (d > most) most = d; n++ } END { printf "%.1e of %d steps", most, n }'
 }
+is_near() { awk -v d="$1" 'BEGIN { exit !(d + 0 < 1e-4 && d ~ /of [1-9]/) }'; }
 step_of() { [[ ! -e $gates/$1.log ]] || jq -r 'select(has("loss")).step' "$gates/$1.log" | tail -n 1; }
 step_s() { jq -s "[.[] | select(has(\"loss\") and .step >= $2 and .step <= $3).iteration_s] | sort | .[(length / 2 | floor)]" "$gates/$1.log"; }
 events() { cat "$gates/$1.watch"/arena-watch-*/log_*/events.jsonl 2>/dev/null | jq -c "select($2)"; }

@@ -200,10 +200,11 @@ slowdown::LocateLimits limits_of(const CheckRound& baseline, const CheckRound& n
 
 Result<Judged> judge(const CheckRound& baseline, const CheckRound& now, double threshold) {
     const bool has_baseline = !baseline.gpus.empty() || !baseline.links.empty();
-    auto verdict = slowdown::locate(has_baseline ? baseline : compared_with_each_other(now), now,
-                                    limits_of(baseline, now, threshold));
+    const auto limits = limits_of(baseline, now, threshold);
+    auto verdict =
+        slowdown::locate(has_baseline ? baseline : compared_with_each_other(now), now, limits);
     if (!verdict) return verdict.error();
-    return Judged{std::move(*verdict), has_baseline};
+    return Judged{std::move(*verdict), has_baseline, limits};
 }
 
 bool is_sharp(double limit, double threshold) { return limit <= std::max(clear_factor, threshold); }

@@ -35,6 +35,7 @@ CheckWord check_word(std::int64_t id, bool gpus, const std::vector<slowdown::Pas
 Result<slowdown::CheckRound> to_round(const Checked& checked, std::int64_t ranks);
 
 inline constexpr int usual_rounds = 3;  ///< of a check, where noise hides nothing
+
 class Rounds {
   public:
     void add(const slowdown::CheckRound& round);
@@ -54,7 +55,8 @@ slowdown::LocateLimits limits_of(const slowdown::CheckRound& baseline,
 
 struct Judged {
     slowdown::Verdict verdict;
-    bool has_baseline = true;  ///< false: GPUs were compared with others of their type
+    bool has_baseline = true;            ///< false: GPUs were compared with others of their type
+    slowdown::LocateLimits limits = {};  ///< that the verdict was held to
 };
 /// Errors: answers that contradict each other.
 Result<Judged> judge(const slowdown::CheckRound& baseline, const slowdown::CheckRound& now,

@@ -108,7 +108,6 @@ class Chief::State {
     [[nodiscard]] std::optional<Purpose> wanted_check() const;
     void say_check(Purpose purpose);
     [[nodiscard]] std::vector<slowdown::Pass> links_of_culprits() const;
-    [[nodiscard]] slowdown::LocateLimits limits_after(const Rounds& rounds) const;
 
     // ---- what is done (steer.cc)
     void turn();

@@ -90,7 +90,7 @@ void Chief::State::take_baseline(const slowdown::CheckRound& round, double secon
     baseline_s_ = now_.steady_s;
     if (seconds > dear_check_s) baseline_wanted_ = 1;
     if (baseline_.count() != baseline_wanted_) return;
-    const auto limits = limits_after(baseline_);
+    const auto limits = limits_of(baseline_.all(), baseline_.all(), options_.threshold);
     const bool tells =
         is_sharp(limits.gpu, options_.threshold) && is_sharp(limits.link, options_.threshold);
     if (!tells && seconds <= dear_check_s && baseline_wanted_ < most_rounds) {
@@ -120,11 +120,6 @@ void Chief::State::tell_odd_gpus() {
                      "odd_gpu", {{"rank", std::int64_t{gpu.rank}}, {"factor", gpu.factor}}));
 }
 
-/// Of so many rounds, held against the pre-check's.
-slowdown::LocateLimits Chief::State::limits_after(const Rounds& rounds) const {
-    return limits_of(baseline_.all(), rounds.all(), options_.threshold);
-}
-
 void Chief::State::take_validation(const slowdown::CheckRound& round, double seconds) {
     if (!open_ || open_->phase != Phase::checking) return;
     rounds_.add(round);
@@ -137,13 +132,12 @@ void Chief::State::take_validation(const slowdown::CheckRound& round, double sec
     found_before_ = alone->verdict;
     const bool found = !verdict.gpus.empty() || !verdict.links.empty();
     const bool is_dear = seconds > dear_check_s;
-    const auto limits = limits_after(rounds_);
+    const bool tells_gpus = is_dear || is_sharp(judged->limits.gpu, options_.threshold);
+    const bool tells_links = is_dear || is_sharp(judged->limits.link, options_.threshold);
+    const int enough = tells_gpus && tells_links ? usual_rounds : most_rounds;
     // A slow GPU slows its links: where noise may hide one, a slow link says nothing yet.
-    const bool tells_gpus = is_sharp(limits.gpu, options_.threshold);
-    const bool tells_links = is_sharp(limits.link, options_.threshold);
-    const int enough = is_dear || (tells_gpus && tells_links) ? usual_rounds : most_rounds;
     const bool decides = rounds_.count() >= (is_dear ? 1 : rounds_that_agree) && found &&
-                         is_clear(verdict) && (is_dear || tells_gpus || !verdict.gpus.empty());
+                         is_clear(verdict) && (tells_gpus || !verdict.gpus.empty());
     if (rounds_.count() < enough && !decides) return;
     if (!found)
         return nothing_found(judged->has_baseline
