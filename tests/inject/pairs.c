@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Three ranks that send between all pairs, and reduce, while a link is switched on and off: the
-// median time of each by state, what came out, and the calls that each rank made.
+// shortest time of each by state, what came out, and the calls that each rank made.
 // Usage: pairs ON OFF, two commands of the shell
 #include <mpi.h>
 #include <stdio.h>
@@ -72,13 +72,12 @@ static int turn(int number) {
     return wrong;
 }
 
-static int by_value(const void* a, const void* b) {
-    const double x = *(const double*)a, y = *(const double*)b;
-    return (x > y) - (x < y);
-}
-static double median_ms(double* of) {
-    qsort(of, samples, sizeof *of, by_value);
-    return 1e3 * of[samples / 2];
+// A delay is a floor; what else the machine does only adds.
+static double shortest_ms(const double* of) {
+    double least = of[0];
+    for (int i = 1; i < samples; i++)
+        if (of[i] < least) least = of[i];
+    return 1e3 * least;
 }
 
 int main(int count, char** values) {
@@ -95,7 +94,7 @@ int main(int count, char** values) {
     const char* names[] = {"01", "02", "12", "reduce"};
     for (int i = 0; i < 4; i++)
         if ((i < 2 && rank == 0) || (i == 2 && rank == 1) || (i == 3 && rank == 0))
-            printf("%s %.3f %.3f\n", names[i], median_ms(times[i][0]), median_ms(times[i][1]));
+            printf("%s %.3f %.3f\n", names[i], shortest_ms(times[i][0]), shortest_ms(times[i][1]));
     printf("rank %d calls %ld wrong %d\n", rank, calls, wrong);
     fflush(stdout);
     MPI_Finalize();
