@@ -45,9 +45,10 @@ ok "a job runs on some node" wait_until "[[ -e $work/lives ]]"
 node=$(job_field "$doomed" BatchHost)
 sed -i 's/^SlurmdTimeout=.*/SlurmdTimeout=20/' "$cluster_dir/slurm.conf" && scontrol reconfigure
 ok "the node can be killed" cluster node "$node" kill
-not_ok "with the job's processes" pgrep -f "^sleep $nap\$"
+ok "with the job's processes" wait_until '! pgrep -f "^sleep $nap\$" >/dev/null' 10
 ok "slurmctld finds out by itself" wait_for_state "$doomed" NODE_FAIL 60
-like "$(sinfo -h -n n3 -o %T)" '^mixed-?$' "what runs on another node goes on"
+ok "what runs on another node goes on" wait_until '[[ $(sinfo -h -n n3 -o %T) =~ ^mixed-?$ ]]' 20
+is "$(job_state "$sleeper") $(job_field "$sleeper" Restarts)" "RUNNING 0" "in its first life"
 ok "the killed node comes up again" cluster node "$node" up
 
 first=$work/cluster second=$work/second
@@ -81,7 +82,7 @@ runs_with_hosts() ( # LINE
     { echo "127.0.0.1 localhost"; echo "$1"; } >"$work/hosts"
     # shellcheck disable=SC2016  # expands in the other namespace
     unshare --mount sh -c 'mount --bind "$1" /etc/hosts || exit 1; shift
-        "$1" start --dir "$2" --nodes cpu:1x0 --arena off && "$1" shell --dir "$2" timeout 30 srun true
+        "$1" start --dir "$2" --nodes cpu:1x0 --arena off && "$1" shell --dir "$2" timeout 90 srun true
         rc=$?; "$1" stop --dir "$2"; exit $rc' sh "$work/hosts" "$private_cluster" "$second"
 )
 if ((EUID == 0)); then

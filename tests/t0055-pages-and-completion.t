@@ -96,19 +96,19 @@ done
 plans=0
 for words in 'llama-2-7b --gpus 8-16' 'llama-2-13b --gpus 8-12' 'gpt-oss-20b --gpus 8-16'; do
     # shellcheck disable=SC2206  # words
-    what=(--model $words --global-batch 64 --gpu-type A40 --launcher megatron)
+    what=(--model $words --global-batch 64 --gpu-type A40 --budget-s 0 --launcher megatron)
     json=$(arena plan "${what[@]}" --json)
     while read -r rank _ plan _; do
         [[ $rank =~ ^[0-9]+$ ]] || continue
         plans=$((plans + 1))
-        is "$(arena plan --model "${words%% *}" --global-batch 64 --gpu-type A40 --launcher megatron --fixed "$plan" --json | jq -r '.grids[0].estimate.iteration_s')" \
+        is "$(arena plan --model "${words%% *}" --global-batch 64 --gpu-type A40 --budget-s 0 --launcher megatron --fixed "$plan" --json | jq -r '.grids[0].estimate.iteration_s')" \
             "$(jq ".grids[$((rank - 1))].estimate.iteration_s" <<<"$json")" "${words%% *}: $plan of the table, given to --fixed, has its price"
     done < <(arena plan "${what[@]}")
     recomputed=${recomputed-}$(jq -r '.grids[] | select(.feasible) | .proxy_plan.recompute' <<<"$json")
 done
 ok "there were some ($plans)" test $plans -gt 15
 # With the same degrees there are several of different memory: only the whole spelling tells them apart.
-what=(--model llama-2-13b --global-batch 64 --gpu-type A40 --launcher megatron)
+what=(--model llama-2-13b --global-batch 64 --gpu-type A40 --budget-s 0 --launcher megatron)
 json=$(arena plan "${what[@]}" --gpus 8 --pareto --json)
 pareto=$(arena plan "${what[@]}" --gpus 8 --pareto | sed -n 's/^ *[0-9][0-9]* .* \(pp[0-9]*,dp[^ ]*\) .*/\1/p')
 ok "plans of --pareto differ in recomputation, ZeRO and sequence parallelism alone ($(wc -l <<<"$pareto"))" \

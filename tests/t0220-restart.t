@@ -83,7 +83,7 @@ for case in "${cases[@]}"; do before[$case]=$(facts "$case"); note "$case: ${bef
 for way in kill restart reconfigure; do
     ok "$way: slurmctld and its rounds go on" interrupt "$way"
     for case in "${cases[@]}"; do
-        wait_until "[[ \$(facts $case) == \"\${before[$case]}\" ]]" 8
+        wait_until "[[ \$(facts $case) == \"\${before[$case]}\" ]]" 20
         is "$(facts "$case")" "${before[$case]}" "$way: the job in state $case is as before"
     done
 done

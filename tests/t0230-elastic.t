@@ -10,7 +10,7 @@ need_arena
 
 # One GPU type per case. deaf and cancelled jobs must outlast the others' checkpoints,
 # on a slow machine too.
-grace_s=20
+grace_s=60
 start_arena --nodes step:1x4,batch:1x4,late:1x4,stub:1x4,fin:1x4,fail:1x4,can:1x4,rigid:1x4,same:1x4,own:1x4,hup:1x4 \
     --arena-set resize.checkpoint_grace_s=$grace_s
 cases=(step batch late stub fin fail can rigid same own)

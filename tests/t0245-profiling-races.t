@@ -7,15 +7,15 @@
 . "${ARENA_SRCDIR:-.}/tests/lib/cluster.sh"
 need_arena
 
-start_cluster --arena on --nodes a40:1x2,a100:2x2 --arena-set profile.budget_s=10 --arena-set profile.time_limit_s=120
+start_cluster --arena on --nodes a40:1x2,a100:2x2 --arena-set profile.budget_s=100 --arena-set profile.time_limit_s=240
 chmod 1777 "$work"
 cat >"$cluster_dir/arena-profiler" <<END
 #!/bin/bash
 nonce=\$(sed 's/.*"nonce":"\([A-Za-z0-9]*\)".*/\1/' <<<"\$SPANK_ARENA_PROFILE")
 echo 'arena-progress 1 12 40 20.0 58.0' >"\$nonce.new" && mv "\$nonce.new" "\$nonce.progress" # in the spool
 touch "$work/waits.\$SLURMD_NODENAME"
-for ((i = 0; i < 900; i++)); do
-    [[ ! -e "$work/gate" ]] || exec "$stage/libexec/slurm-arena/arena-profiler" "\$@"
+for ((i = 0; i < 1200; i++)); do
+    [[ ! -e "$work/gate" ]] || exec "$stage/libexec/slurm-arena/arena-profiler" "\$@" --budget 10
     sleep 0.1
 done
 END

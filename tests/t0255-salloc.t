@@ -12,7 +12,7 @@ asks=(--time=10 --arena-model=gpt2 --arena-batch=64)
 id_of() { squeue -h -a -t all -n "$1" -o %i | tail -n 1; }
 
 # ---- the plan ----------------------------------------------------------------------------------------
-out=$(timeout 100 salloc -J shell "${asks[@]}" --arena-gpus=8 bash -c 'env | grep "^ARENA_\|^SLURM_NTASKS="; srun -l printenv SLURMD_NODENAME | sort' 2>&1)
+out=$(timeout 300 salloc -J shell "${asks[@]}" --arena-gpus=8 bash -c 'env | grep "^ARENA_\|^SLURM_NTASKS="; srun -l printenv SLURMD_NODENAME | sort' 2>&1)
 is $? 0 "a command runs in an allocation" || diag "$out"
 job=$(id_of shell)
 like "$(job_field "$job" AdminComment)" '^arena:v1 .*plan=' "its record has the plan"
@@ -21,16 +21,16 @@ like "$out" $'\nARENA_DP=[1-8]\n' "the plan is in the environment"
 like "$out" $'\nSLURM_NTASKS=8\n' "and the number of ranks"
 is "$(grep -c '^[0-7]: n[12]$' <<<"$out")" 8 "srun without a number starts that many, on both nodes"
 ok "it completes" wait_for_state "$job" COMPLETED
-out=$(timeout 100 salloc -J code "${asks[@]}" --arena-gpus=1 bash -c 'exit 7' 2>&1)
+out=$(timeout 300 salloc -J code "${asks[@]}" --arena-gpus=1 bash -c 'exit 7' 2>&1)
 is $? 7 "its exit code is the command's"
-is "$(job_field "$(id_of code)" ExitCode)" "$(timeout 20 salloc -J plain bash -c 'exit 7' >/dev/null 2>&1; job_field "$(id_of plain)" ExitCode)" \
+is "$(job_field "$(id_of code)" ExitCode)" "$(timeout 60 salloc -J plain bash -c 'exit 7' >/dev/null 2>&1; job_field "$(id_of plain)" ExitCode)" \
     "and the record's that of a stock allocation"
 
 # ---- it waits ------------------------------------------------------------------------------------------
 hog=$(hog a40 4 -w n1)
 other=$(hog a40 4 -w n2)
 for id in "$hog" "$other"; do ok "the nodes are taken" wait_for_state "$id" RUNNING; done
-timeout 200 salloc -J waits "${asks[@]}" --arena-gpus=2 bash -c "echo started >$work/started; while [[ ! -e $work/go ]]; do sleep 0.1; done; srun -l true; echo \$? >$work/srun" \
+timeout 600 salloc -J waits "${asks[@]}" --arena-gpus=2 bash -c "echo started >$work/started; while [[ ! -e $work/go ]]; do sleep 0.1; done; srun -l true; echo \$? >$work/srun" \
     >"$work/waits.out" 2>&1 &
 client=$!
 ok "an allocation waits with its shape" wait_until '[[ $(job_field "$(id_of waits)" AdminComment) == *state=released* ]]'
@@ -54,7 +54,7 @@ is "$(<"$work/srun")" 0 "with its step"
 ok "it completes" wait_for_state "$job" COMPLETED
 
 # ---- ends -----------------------------------------------------------------------------------------------
-timeout 100 salloc -K -J ends "${asks[@]}" --arena-gpus=1 sleep 1000 >"$work/ends.out" 2>&1 &
+timeout 300 salloc -K -J ends "${asks[@]}" --arena-gpus=1 sleep 1000 >"$work/ends.out" 2>&1 &
 client=$!
 ok "another runs" wait_until '[[ $(job_state "$(id_of ends)") == RUNNING ]]' 60
 job=$(id_of ends)
@@ -71,6 +71,8 @@ for signal in INT TERM; do
     salloc -J "gives-up-$signal" "${asks[@]}" --arena-gpus=1 true >"$work/gives-up.out" 2>&1 &
     client=$!
     ok "one waits" wait_until '[[ $(job_state "$(id_of gives-up-'$signal')") == PENDING ]]'
+    # Before salloc knows its job it has nothing to cancel, in stock Slurm neither.
+    ok "and knows its job" wait_until 'grep -q "Pending job allocation" "$work/gives-up.out"'
     kill -"$signal" "$client"
     wait "$client"
     ok "salloc that gives up while it waits leaves nothing (SIG$signal)" wait_for_state "$(id_of "gives-up-$signal")" CANCELLED

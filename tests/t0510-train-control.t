@@ -106,8 +106,8 @@ for victim in 0 1; do
     running=''
     isnt "$rc" 0 "kill -9 of rank $victim in the park: it is no success"
 done
-start_parked 4 --stall-limit 2
-ok "two ranks with a limit on stalls park, and go on to the end" ends "$running" 60
+start_parked 15 --stall-limit 6
+ok "two ranks with a limit on stalls park, and go on to the end" ends "$running" 180
 rc=0
 wait "$running" || rc=$?
 running=''

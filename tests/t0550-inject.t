@@ -71,18 +71,21 @@ factor_of() {
 busy one
 # Before all others, where we may say so: a process that waits for its CPU is not slowed by a stop.
 chrt -f -p 1 "$target" >/dev/null 2>&1
+slows() { awk -v got="$got" -v want="$factor" 'BEGIN { exit !(got > 0.6 * want && got < 1.6 * want) }'; }
 for factor in 1.5 2 4; do
     # A loaded machine wakes late what is to go on, by a millisecond of each run: it counts less, never more.
-    for _ in 1 2 3 4; do
+    # So, too, does a processor that changes its speed between the turns: another time, then.
+    for _ in {1..8}; do
         got=$(factor_of "$factor" one)
         diag "wanted $factor, counted $got"
-        if within "$got" "$factor" 0.4; then break; fi
+        if slows; then break; fi
     done
-    ok "a busy loop runs $factor times slower" awk -v got="$got" -v want="$factor" 'BEGIN { exit !(got > 0.6 * want && got < 2 * want) }'
+    ok "a busy loop runs $factor times slower" slows
 done
 chrt -o -p 0 "$target" >/dev/null 2>&1
-said=$("$slow" "$target" 3 1)
-like "$said" '^1 process slowed for 1\.[0-9]* s, stopped for [0-9.]* % of it: factor [0-9.]*$' "it says what it did"
+# What one turn is late the next ones make good; the last one's is nobody's.
+said=$("$slow" "$target" 3 10)
+like "$said" '^1 process slowed for 10\.[0-9]* s, stopped for [0-9.]* % of it: factor [0-9.]*$' "it says what it did"
 ok "to a hundredth of what was asked for, by its own clock" within "${said##*factor }" 3 0.02
 ok "and leaves the process running" runs_on one
 busy two 2
@@ -126,9 +129,9 @@ kill -KILL "$(cat "$work/parent")"
 wait $! 2>/dev/null
 ok "a tool whose parent is gone ends" holds 5 eval '! kill -0 $tool 2>/dev/null'
 ok "and its process runs on" holds 5 never_stopped
-"$slow" "$target" 5 >"$work/out" &
+"$slow" --turn-ms 500 "$target" 90 >"$work/out" &
 tool=$!
-pause 0.2
+holds 10 eval '[[ $(state $target) == T ]]'
 kill -KILL "$target"
 wait "$target" 2>/dev/null
 wait "$tool"
@@ -163,10 +166,12 @@ as_rank 0 1 "$work/busy" "$work/rank1"
 as_rank 0 0 "$work/arena-watch" "$work/agent"
 SLURM_JOB_ID=$job SLURM_PROCID=0 SLURM_LOCALID=0 "$work/busy" "$work/batch" &
 targets+=($!)
-holds 10 test -s "$work/batch"
-"$slow" --turn-ms 500 --rank 0 --job "$job" 90 2 >"$work/out" &
+for file in batch rank0; do holds 10 test -s "$work/$file"; done
+"$slow" --turn-ms 500 --rank 0 --job "$job" 90 90 >"$work/out" &
+tool=$!
 ok "a rank is found by its job" holds 10 eval '[[ $(state $zero) == T ]]'
-wait $!
+kill "$tool"
+wait "$tool"
 like "$(cat "$work/out")" '^1 process slowed' "neither the agent nor the batch script is of it"
 as_rank 3 0 "$work/busy" "$work/other"
 holds 10 test -s "$work/other"

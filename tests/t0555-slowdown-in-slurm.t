@@ -40,9 +40,14 @@ verdict=$(events slow '.event == "verdict" and .rank == 1 and .cause == "compute
 factor=$(jq -r .factor <<<"$verdict")
 exactly "about two times: $factor" awk -v f="$factor" 'BEGIN { exit !(f > 1.6 && f < 2.6) }'
 exactly "and nothing else is" test "$(events slow '.event == "verdict"' | jq -r '"\(.cause) \(.rank)"' | sort -u)" = 'compute 1'
-ok "micro-batches are dealt anew" wait_until '[[ $(splits slow) ]]' 60
-first_split=$(splits slow | head -n 1) at=$(split_step slow)
-ok "fewer for rank 1: $first_split" test "${first_split#*,}" -lt "${first_split%,*}"
+# An earlier one, for the other rank, may be this machine's own doing.
+first_split() {
+    jq -r --argjson begun "$begun" 'select(.event == "split" and .step > $begun and .micro_batches[1] < .micro_batches[0]) | "\(.step) \(.micro_batches | join(","))"' \
+        "$gates/slow.log" | head -n 1
+}
+ok "micro-batches are dealt anew, fewer for rank 1" wait_until '[[ $(first_split) ]]' 60
+read -r at dealt < <(first_split)
+diag "before step $at: $dealt"
 ok "twelve steps of it" wait_until '(($(step_of slow) >= at + 14))' 120
 healthy=$(step_s slow 10 40) before=$(step_s slow $((begun + 2)) $((at - 1))) after=$(step_s slow $((at + 2)) $((at + 13)))
 third=$(awk -v t="$began" -v s="$before" 'BEGIN { printf "%.0f", t + 4000 * s }')

@@ -59,8 +59,11 @@ for policy in fifo arena; do
     ok "$name: trains" trains "$name" 0
     moves=$(counted moves)   # since the reconfigure where that is a new slurmctld
     from=$(node_of "$job")
+    # Its ranks stand still until that was seen: a moment later it is in its next life.
+    scancel --signal=STOP "$job.0"
     ok "$name: says that $from is slow, and that it wants to leave" s4 "$job" 0 "$from"
     ok "$name: AdminComment says so" wait_until "[[ \$(job_field $job AdminComment) == *'slow=$from/1:compute:x2.1'*' action=S4 lost=7s'* ]]" 10
+    scancel --signal=CONT "$job.0"
     ok "$name: trains again" trains "$name" 1
     isnt "$(node_of "$job")" "$from" "$name: elsewhere"
     ok "$name: the log says why" grep -q "JobId=$job leaves $from: GPU 1 computes 2.1 times slower" "$log"

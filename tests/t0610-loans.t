@@ -91,13 +91,15 @@ is "$(starts "$job")/$(job_state "$job")" 3/RUNNING "its job was not touched"
 touch "$gates/$job.deaf"
 waits=$(infer -w n8)
 ok "the job of inference is saved" wait_saved
+asked=$(date +%s)
 ok "n8 is asked back from a job that is deaf" said loan reclaim n8 deadline=40
 ok "slurmctld is killed once that is answered" kill_slurmctld
 ok "n8 is returning" wait_until '[[ $(reservations) == arena_reclaim_L* ]]'
 ok "inference has it all the same" wait_for_state "$waits" RUNNING 60
 ok "n8 is home" is_home n8
 rm "$gates/$job.deaf"
-is "$(ask stats | jq -c .loan.late_returns)" 0 "by the deadline"
+ok "Arena has ended it before the deadline" test "$(logged_at "JobId=$job requeued: no checkpoint before the deadline")" -lt $((asked + 40))
+exactly "and it was back by then" test "$(ask stats | jq -c .loan.late_returns)" = 0
 let_go "$waits"
 
 # ---- hands -------------------------------------------------------------------------------------------------------

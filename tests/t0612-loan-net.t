@@ -12,7 +12,7 @@
 . "${ARENA_SRCDIR:-.}/tests/lib/loans.sh"
 need_loans
 
-grace_s=10
+grace_s=30
 start_loans --conf-extra "$(printf '%s\n' PreemptType=preempt/partition_prio PreemptMode=REQUEUE)" \
     --conf-extra Licenses=lic:1 --conf-extra "$(loan_partitions PreemptMode=OFF "PreemptMode=REQUEUE GraceTime=$grace_s")"
 # Jobs that Slurm has preempted, or Arena ended.

@@ -164,7 +164,7 @@ rm -rf "$work"/member.3
 address='' port=0
 for ((port = 23000 + $$ % 5000; port < 30000; port++)); do (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null || break; done
 address=127.0.0.1:$port
-socket=$address serve --array-idle 1 --array-buffers 2
+socket=$address serve --array-idle 10 --array-buffers 2
 as_member 3 30
 exits "${member[3]}" 0 "by TCP, with two buffers that are fetched ahead: a member ends with 0"
 ok "it learns what it learns alone" as_alone 3 30

@@ -62,7 +62,7 @@ like "$(cat "$work"/lives."$array".* | sort -u)" '^0 array$' "on a pipeline"
 
 # ---- the pipeline is killed --------------------------------------------------------------------------
 ok "the pipelines before are over" wait_until '[[ ! $(carriers RUNNING) ]]' 60
-export STEPS=12
+export STEPS=60
 array=$(sweep 0-3 --arena-plan=pp4,dp1,tp1)
 ok "four more train" wait_until '[[ -e $work/log.$array.2 && $(losses $work/log.$array.2 | wc -l) -ge 3 ]]' 90
 carrier=$(carriers RUNNING)
@@ -70,9 +70,9 @@ scancel --signal=KILL "$carrier"
 ok "their pipeline is killed: they complete all the same" wait_until '(( $(tasks_in $array COMPLETED) == 4 ))' 180
 isnt "$(carriers | tail -n 1)" "$carrier" "on another one"
 for i in 0 1 2 3; do
-    is "$(jq -r 'select(has("loss")).step' "$work/log.$array.$i" | sort -nu | xargs)" "$(seq -s' ' 12)" "member $i has done each step"
+    is "$(jq -r 'select(has("loss")).step' "$work/log.$array.$i" | sort -nu | xargs)" "$(seq -s' ' 60)" "member $i has done each step"
     resumed=$(jq -r 'select(.event == "resumed").step' "$work/log.$array.$i" | tail -n 1)
-    is "$(jq -c 'select(has("loss")) | [.step, .loss]' "$work/log.$array.$i" | sort -u | wc -l)" 12 "from step ${resumed:-0}, none twice with another loss"
+    is "$(jq -c 'select(has("loss")) | [.step, .loss]' "$work/log.$array.$i" | sort -u | wc -l)" 60 "from step ${resumed:-0}, none twice with another loss"
 done
 
 # ---- a partition with a longest time ------------------------------------------------------------------

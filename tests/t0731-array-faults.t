@@ -51,7 +51,7 @@ ok "each step was done once" each_step_once "$array" 4 100
 STEPS=8
 echo 1000000 >"$work/steps.3"
 array=$(sweep 0-3 "$plan")
-ok "another array trains" wait_until '(( $(tasks_in $array RUNNING) == 4 ))' 90
+ok "another array trains" wait_until '(( $(tasks_in $array RUNNING) + $(tasks_in $array COMPLETED) == 4 ))' 90
 carrier=$(carriers RUNNING)
 ok "it is saved" wait_saved
 ok "three complete" wait_until '(( $(tasks_in $array COMPLETED) == 3 ))' 90
@@ -98,8 +98,9 @@ for life in 1 2; do
     scancel --signal=KILL "$(carriers RUNNING)"
 done
 ok "after two losses one runs by itself" wait_until "grep -qx '2 ' $work/lives.$array.[01]" 120
-waiting=$(scontrol -o show job "$array" | sed -n 's/^JobId=\([0-9]*\) .* JobState=PENDING .*/\1/p' | head -n 1)
-like "$(arena explain "$waiting" | tr -s ' \n' ' ')" 'not bound any more: what trained it with its siblings has ended 2 times' "arena explain says why"
+waiting() { scontrol -o show job "$array" | sed -n 's/^JobId=\([0-9]*\) .* JobState=PENDING .*/\1/p' | head -n 1; }
+ok "arena explain says why of the other one" wait_until \
+    'arena explain "$(waiting)" 2>&1 | tr -s " \n" " " | grep -q "not bound any more: what trained it with its siblings has ended 2 times"' 60
 scancel "$array"
 ok "the array is cancelled" wait_until '(( $(tasks_in $array CANCELLED) == 2 ))' 60
 
@@ -123,9 +124,8 @@ is "$(cat "$work"/theirs/lives."$array".[01] | sort | uniq -c | xargs)" "2 0" "b
 ok "the limit is lifted" account MaxJobs=-1 GrpTRES=gres/gpu=3
 ok "an account may have three GPUs" limited 'GrpTRES=.*gres/gpu=3('
 array=$(their_sweep 0-1 4 "$plan")
-sleep 5
+ok "the reason names the limit" wait_until "scontrol -o show job $array | grep -qE 'Reason=[^ ]*(Assoc|Arena: [^=]*Assoc)'" 60
 is "$(tasks_in "$array" RUNNING)/$(carriers RUNNING | wc -l)" 0/0 "a pipeline of four does not start"
-like "$(scontrol -o show job "$array")" 'Reason=[^ ]*(Assoc|Arena: [^=]*Assoc)' "and the reason names the limit"
 scancel "$array"
 ok "the limit is lifted" account GrpTRES=gres/gpu=-1
 ok "slurmctld knows" limited 'GrpTRES=.*gres/gpu=N('

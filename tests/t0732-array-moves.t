@@ -130,10 +130,12 @@ rm "$work/linger"
 serve STOP
 was=$from old=$carrier
 ok "the node is offered" said loan offer "$from"
+asked=$(date +%s)
 ok "and asked back, with ranks that are stopped" said loan reclaim "$from" deadline=50
 ok "it is cancelled in time" wait_until "logged 'JobId=$old gives $was back to infer by .*: cancelled'" 60
 ok "the node is home" is_home "$was" 60
-is "$(ask stats | jq -c .loan.late_returns)" 0 "by the deadline"
+ok "before the deadline" test "$(logged_at "JobId=$old gives $was back to infer by .*: cancelled")" -lt $((asked + 50))
+exactly "and was back by then" test "$(ask stats | jq -c .loan.late_returns)" = 0
 train_in 6
 
 # ---- slow ----------------------------------------------------------------------------------------------------------------------

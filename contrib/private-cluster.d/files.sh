@@ -144,7 +144,7 @@ JobSubmitPlugins=arena
 PrologFlags=Alloc
 RequeueExitHold=99
 BatchStartTimeout=400
-PrologEpilogTimeout=360
+PrologEpilogTimeout=1200
 END
         [[ $profile == off ]] || echo "Prolog=$dir/bin/prolog"
     else

@@ -100,7 +100,7 @@ gate_hooks() {
         cat >"$work/$hook" <<END
 #!/bin/bash
 cd $work/gates || exit 0
-while [[ -e $hook.\$SLURMD_NODENAME ]] && ((SECONDS < 300)); do sleep 0.1; done
+while [[ -e $hook.\$SLURMD_NODENAME ]] && ((SECONDS < 900)); do sleep 0.1; done
 exit 0
 END
         chmod 755 "$work/$hook"

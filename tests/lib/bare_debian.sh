@@ -119,7 +119,7 @@ install_systemctl() {
 verb=$1 unit=${2%.service}
 declare -A pid_of=([munge]=/run/munge/munged.pid [slurmctld]=/run/slurmctld.pid [slurmd]=/run/slurmd.pid)
 file=${pid_of[$unit]?no such unit here}
-wait_for() { local i; for ((i = 0; i < 600; i++)); do "$@" && return; read -rt 0.05 <> <(:); done; return 1; }
+wait_for() { local i; for ((i = 0; i < 2400; i++)); do "$@" && return; read -rt 0.05 <> <(:); done; return 1; }
 gone() { ! kill -0 "$pid" 2>/dev/null; }
 up() { [[ -s $file ]] && kill -0 "$(<"$file")" 2>/dev/null; }
 answers() { up || exit 1; ! [[ $unit == slurmctld ]] || scontrol ping 2>/dev/null | grep -q 'is UP'; }

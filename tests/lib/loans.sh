@@ -16,7 +16,7 @@
 #   round_has_been               the first one, after a start or a reconfigure
 #   need_loans                   skips where a tool is missing; before start_loans
 #   fill_training                a job on each of training's own nodes, asserted; $hogs
-#   logged REGEX                 whether slurmctld's log says so
+#   logged REGEX, logged_at REGEX   whether slurmctld's log says so; when it did last, as seconds of the epoch
 # shellcheck disable=SC2016,SC2034  # conditions evaluated by wait_until; variables of the test's
 : "${work=}" "${cluster_dir=}" "${pattern=}"   # of cluster.sh, of the test
 log='' poller='' two='' looks=0 hogs=()
@@ -27,6 +27,7 @@ need_loans() {
     command -v python3 >/dev/null || skip_all 'python3 is not installed'
 }
 logged() { grep -q -- "$1" "$log"; }
+logged_at() { date -d "$(grep -- "$1" "$log" | tail -n 1 | sed 's/^\[\([^]]*\)\].*/\1/')" +%s; }
 fill_training() {
     local n id
     for n in 1 2 3 4; do hogs+=("$(hog a40 8 -p train -w n$n)"); done

@@ -14,7 +14,7 @@
 #                                part with the first of LOOPS and so on: main, backfill (the other stands
 #                                still) or both. $results/NAME.starts: "opening N LOOP JOB NODES" in order
 #   distance A B                 of two files: "jobs of another opening, of other nodes, pairs in another order"
-: "${results=}" "${cluster_dir=}"   # of the caller, of cluster.sh
+: "${results=}" "${cluster_dir=}" "${patience=1}"   # of the caller, of cluster.sh
 layout=a40:6x4,a100:4x2,cpu:4x0
 partitions="PartitionName=left Nodes=n[1-6] State=UP MaxTime=INFINITE
 PartitionName=right Nodes=n[7-14] State=UP MaxTime=INFINITE"
@@ -72,7 +72,7 @@ pass_over_queue() {
     local begin n=0
     begin=$(cycles)
     while (($(cycles) < begin + 2)) && anything_pending; do
-        ((n++ < 300)) || { echo "the loops ($sections) stand still at $(cycles)"; return 1; }
+        ((n++ < 300 * patience)) || { echo "the loops ($sections) stand still at $(cycles)"; return 1; }
         scontrol update JobId="$poke" Comment="pass $n"   # backfill sleeps until something has changed
         sleep 0.1
     done

@@ -9,8 +9,6 @@
 #   alone GPUS FLAGS...           the same training, not in Slurm and not disturbed: $work/alone.log
 #   apart NAME FROM TO            how far the job's losses are from those: "LARGEST of N steps", relative
 #   is_near APART                 whether that is below 1e-4, of one step at the least
-#   exactly NAME COMMAND...       a figure that other work on the machine changes: judged where tests/bench/watched-training
-#                                 runs the test (ARENA_EXACT), only printed in the suite
 # LEARN_UNDER: a command that starts each rank of jobs submitted from now on, with its words.
 : "${ARENA_BUILDDIR=}" "${work=}" "${gates=}"   # of cluster.sh, arena.sh
 
@@ -57,6 +55,3 @@ events() { cat "$gates/$1.watch"/arena-watch-*/log_*/events.jsonl 2>/dev/null | 
 has_event() { [[ $(events "$1" "$2") ]]; }
 splits() { [[ ! -e $gates/$1.log ]] || jq -r 'select(.event == "split") | .micro_batches | join(",")' "$gates/$1.log"; }
 split_step() { jq -r 'select(.event == "split").step' "$gates/$1.log" | "${2:-head}" -n 1; }
-exactly() {
-    if [[ ${ARENA_EXACT-} ]]; then ok "$@"; else note "$1: $("${@:2}" >/dev/null 2>&1 && echo yes || echo 'not this time') (judged by tests/bench/watched-training)"; fi
-}

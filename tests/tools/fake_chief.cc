@@ -5,7 +5,7 @@
 // Lines of the script: "plan" waits for a trainer's plan, "step N" until step N is done, "obeyed N"
 // until N words were, "checked N" for N answers, "pause MS", "file PATH"; "say WORD...", "release",
 // "frame JSON" send; "die" ends it on the spot. After the script it listens until the trainer is
-// gone. No wait takes more than a minute: 1 then.
+// gone. After a minute in which it waits and hears nothing: 1.
 #include <fmt/format.h>
 #include <poll.h>
 #include <unistd.h>
@@ -59,13 +59,16 @@ class FakeChief {
 };
 
 void FakeChief::wait(const std::string& what, const std::function<bool()>& done) {
-    const double end = now_s() + 60;
+    double end = now_s() + 60;
     while (!done()) {
         if (now_s() > end) give_up("has waited a minute for " + what);
         if (is_gone_) give_up("the trainer is gone, before " + what);
         auto wanted = listener_.wanted();
         poll(wanted.data(), wanted.size(), 5);
-        for (const LinkEvent& event : listener_.serve(now_s())) hear(event);
+        for (const LinkEvent& event : listener_.serve(now_s())) {
+            hear(event);
+            end = now_s() + 60;
+        }
     }
 }
 
