@@ -139,41 +139,6 @@ TEST(watch_mode_says_no_word_but_checks) {
     ck_assert(job.word_at("split") < 0 && job.word_at("swap") < 0);
 }
 
-/// Nothing hides what is slow where nothing is done about it, and steps are slow all the same.
-TEST(a_verdict_that_is_over_gives_way_to_what_is_slow_now) {
-    SimulatedOptions options;
-    options.chief.mode = SlowdownMode::watch;
-    SimulatedJob job(options);
-    job.add({.kind = Kind::gpu, .rank = 0, .factor = 2, .from_s = 40, .until_s = 100});
-    job.add({.kind = Kind::gpu, .rank = 1, .factor = 2, .from_s = 95});
-    job.run_until(400);
-    const auto told = [&](const std::string& at, bool is_over) {
-        return std::ranges::count_if(job.reports(), [&](const SimulatedJob::Reported& one) {
-            return to_string(one.report.at) == at && (one.report.relief > 0) == is_over;
-        });
-    };
-    ck_assert_int_ge(told("n0/0", false), 1);
-    ck_assert_int_eq(told("n0/0", true), 1);
-    ck_assert_int_ge(told("n0/1", false), 1);
-    ck_assert_int_eq(told("n0/1", true), 0);
-    ck_assert(job.is_event_open());
-}
-
-TEST(a_verdict_that_stands_is_told_once_and_costs_little) {
-    SimulatedOptions options;
-    options.chief.mode = SlowdownMode::watch;
-    SimulatedJob job(options);
-    job.add({.kind = Kind::gpu, .rank = 1, .factor = 2, .from_s = 40});
-    job.run_until(3600);
-    ck_assert_int_eq(job.count_lines("Root cause: comp"), 1);
-    ck_assert_int_ge(job.count_lines("the same is slow as before"), 5);
-    ck_assert_int_le(job.count_lines("Performing validation"), 20);
-    for (const auto& [at_s, report] : job.reports()) {
-        assert_text(to_string(report.at), "n0/1");
-        ck_assert(report.relief == 0);
-    }
-}
-
 TEST(a_gpu_a_little_slow_is_told_from_noise) {
     int found = 0;
     for (unsigned seed = 1; seed <= 10; ++seed) {

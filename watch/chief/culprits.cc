@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
+#include <utility>
 
 namespace arena::watch {
 namespace {
@@ -59,13 +61,6 @@ bool Culprits::any_open() const {
 bool Culprits::any_open(SlowCause cause) const {
     return std::ranges::any_of(
         all_, [&](const Culprit& one) { return !one.is_over() && one.report.cause == cause; });
-}
-
-std::set<std::pair<int, int>> Culprits::open_ones() const {
-    std::set<std::pair<int, int>> ones;
-    for (const Culprit& one : all_)
-        if (!one.is_over()) ones.emplace(one.rank, one.peer);
-    return ones;
 }
 
 void Culprits::note(Culprit culprit) {

@@ -5,8 +5,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <set>
-#include <utility>
 #include <vector>
 
 #include "reports/rate_limit.h"
@@ -53,8 +51,6 @@ class Culprits {
     std::vector<SlowReport> due(double now_s);
     [[nodiscard]] const std::vector<Culprit>& all() const { return all_; }
     [[nodiscard]] bool any_open() const;
-    /// Their ranks; of links both.
-    [[nodiscard]] std::set<std::pair<int, int>> open_ones() const;
     [[nodiscard]] bool any_open(SlowCause cause) const;
     /// Links that no report can name: between GPUs of one node whose numbers are not known.
     [[nodiscard]] std::size_t without_place() const { return without_place_; }

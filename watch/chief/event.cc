@@ -156,7 +156,6 @@ void Chief::State::worsened() {
               "changed", {{"factor", present / open.healthy}}));
     open.settled = present;
     open.attempts = 0;
-    open.reviews = 0;
     begin_profile();
 }
 
@@ -178,7 +177,6 @@ void Chief::State::end_profile() {
 void Chief::State::begin_checks(bool is_narrow) {
     Open& open = *open_;
     rounds_.clear();
-    open.checked_s = 0;
     open.phase = Phase::checking;
     open.passes.clear();
     std::vector<std::vector<int>> groups;
@@ -232,25 +230,11 @@ void Chief::State::conclude(const slowdown::Verdict& verdict) {
     Open& open = *open_;
     const bool is_first = !culprits_.any_open();
     const std::int64_t onset = is_first ? open.onset_ms / 1000 : now_.epoch_ms / 1000;
-    const auto before = culprits_.open_ones();
     culprits_.rechecked(verdict, rounds_.all(), now_.epoch_ms / 1000, 1);
-    tell_healthy();
     culprits_.found(verdict, trainer_, onset);
     if (is_first) culprits_.lost(open.lost_s);
-    open.phase = Phase::known;
-    open.attempts = 0;
-    open.decided_s = now_.steady_s;
-    open.next_recheck_s = now_.steady_s + options_.recheck_s;
-    plan_review();
     slow_gpus_ = verdict.gpus;
-    if (open.reviews > 0 && culprits_.open_ones() == before)
-        return note(line("the same is slow as before", "verdict_stands"));
     cause_ = verdict.gpus.empty() ? Cause::communication : Cause::compute;
-    tell_verdict(verdict);
-    begin_rental();
-}
-
-void Chief::State::tell_verdict(const slowdown::Verdict& verdict) {
     if (!verdict.gpus.empty()) note(problem("Root cause: comp", "cause"));
     if (!verdict.links.empty()) note(problem("Root cause: comm", "cause"));
     for (const Culprit& one : culprits_.all())
@@ -267,6 +251,11 @@ void Chief::State::tell_verdict(const slowdown::Verdict& verdict) {
                                 "numbers of its GPUs are not known",
                                 culprits_.without_place()),
                     "no_place"));
+    open.phase = Phase::known;
+    open.attempts = 0;
+    open.decided_s = now_.steady_s;
+    open.next_recheck_s = now_.steady_s + options_.recheck_s;
+    begin_rental();
 }
 
 Situation Chief::State::situation() const {

@@ -55,14 +55,12 @@ class Chief::State {
         Phase phase = Phase::profiling;
         double until_s = 0;
         int attempts = 0;        ///< checks that said nothing
-        int reviews = 0;         ///< of a verdict that nothing is done about
-        double checked_s = 0;    ///< that the last validation took
         bool is_narrow = false;  ///< suspicious groups' links alone are checked
         std::vector<slowdown::Pass> passes = {};
         std::optional<slowdown::SkiRental> rental = {};
         std::vector<slowdown::Strategy> due = {};
         bool wants_restart = false, is_told_stuck = false;
-        double next_recheck_s = 0, next_review_s = 0, next_redo_s = 0, decided_s = 0;
+        double next_recheck_s = 0, next_redo_s = 0, decided_s = 0;
     };
     // ---- frames (chief.cc)
     void hello(PeerId from, const AgentHello& hello);
@@ -94,7 +92,6 @@ class Chief::State {
     void begin_checks(bool is_narrow);
     void conclude_without_checks();
     void conclude(const slowdown::Verdict& verdict);
-    void tell_verdict(const slowdown::Verdict& verdict);
     void begin_rental();
     [[nodiscard]] Situation situation() const;
     [[nodiscard]] StepLevel level_of(bool before) const;
@@ -105,11 +102,6 @@ class Chief::State {
     void tell_odd_gpus();
     void take_validation(const slowdown::CheckRound& round, double seconds);
     void take_recheck(const slowdown::CheckRound& round, double seconds);
-    [[nodiscard]] bool is_review_due() const;
-    void begin_review();
-    void plan_review();
-    void forgive(const Judged& judged);
-    void tell_healthy();
     void nothing_found(const std::string& why);
     void check_failed(Purpose purpose, const std::string& why);
     void check_hung(Purpose purpose, const std::string& why);

@@ -116,7 +116,6 @@ void Chief::State::steer() {
 }
 
 void Chief::State::steer_known() {
-    if (is_review_due()) return begin_review();
     if (options_.mode != SlowdownMode::mitigate || is_moving() || !trainer_.is_idle()) return;
     if (!open_->due.empty()) answer_due();
     if (!is_moving()) redo_split();

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Checks: when one is wanted, what it measures, what its answer says. Two rounds decide where what
 // they found is far beyond noise, else three do; where noise hides what is clearly slow, as many as
-// nine, for the pre-check, too. Answers that say nothing are asked again a few times, and a verdict
-// that nothing is done about is looked at again, with growing pauses: each stops the training.
+// nine, for the pre-check, too. Answers that say nothing are asked again a few times, with growing
+// pauses: each stops the training.
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "base/text.h"
 #include "watch/chief/state.h"
@@ -19,9 +18,7 @@ constexpr int most_rounds = 9;        ///< where the machine is noisy
 constexpr int most_attempts = 5;
 constexpr double first_pause_s = 30, longest_pause_s = 600;
 constexpr double dear_check_s = 5;         ///< no more rounds than are needed
-constexpr double most_of_the_time = 0.05;  ///< that rechecks and reviews may take
-
-double pause_s(int times) { return std::min(longest_pause_s, std::ldexp(first_pause_s, times)); }
+constexpr double most_of_the_time = 0.05;  ///< that rechecks may take
 
 }  // namespace
 
@@ -126,7 +123,6 @@ void Chief::State::tell_odd_gpus() {
 void Chief::State::take_validation(const slowdown::CheckRound& round, double seconds) {
     if (!open_ || open_->phase != Phase::checking) return;
     rounds_.add(round);
-    open_->checked_s += seconds;
     const auto judged = judge(baseline_.all(), rounds_.all(), options_.threshold);
     const auto alone = judge(baseline_.all(), round, options_.threshold);
     if (!judged || !alone) return nothing_found((judged ? alone : judged).error().message());
@@ -143,13 +139,11 @@ void Chief::State::take_validation(const slowdown::CheckRound& round, double sec
     const bool decides = rounds_.count() >= (is_dear ? 1 : rounds_that_agree) && found &&
                          is_clear(verdict) && (tells_gpus || !verdict.gpus.empty());
     if (rounds_.count() < enough && !decides) return;
-    if (!found) {
-        forgive(*judged);
+    if (!found)
         return nothing_found(judged->has_baseline
                                  ? "no GPU and no link is slower than before"
                                  : "no GPU is slower than others of its type; without a pre-check "
                                    "links are compared with nothing");
-    }
     if (!judged->has_baseline)
         note(line("no pre-check: GPUs are compared with others of their type", "no_baseline"));
     conclude(verdict);
@@ -170,48 +164,12 @@ void Chief::State::take_recheck(const slowdown::CheckRound& round, double second
         if (link.factor >= clear_factor) clear.links.push_back(link);
     culprits_.found(in_both(clear, found_before_), trainer_, now_.epoch_ms / 1000);
     found_before_ = std::move(clear);
-    tell_healthy();
-    if (culprits_.any_open()) return;
-    quiet_until_s_ = now_.steady_s + 1;
-    close(now_.epoch_ms);
-}
-
-void Chief::State::tell_healthy() {
     for (const Culprit& one : culprits_.all())
         if (one.is_over() && one.told && one.told->relief == 0)
             note(problem("healthy again: " + slow_word(one.report), "healthy"));
-}
-
-// ---- a verdict that nothing is done about
-// --------------------------------------------------------
-
-/// Steps are slow yet, and nothing hides why: what was found may have been something else, or have
-/// given way to it.
-bool Chief::State::is_review_due() const {
-    return trainer_.obeys() && trainer_.is_idle() && !is_mitigating() && !is_moving() &&
-           !open_->wants_restart && culprits_.any_open() && now_.steady_s >= open_->next_review_s;
-}
-
-void Chief::State::begin_review() {
-    ++open_->reviews;
-    note(line("what was found is looked at again", "review",
-              {{"reviews", std::int64_t{open_->reviews}}}));
-    begin_checks(false);
-}
-
-void Chief::State::plan_review() {
-    open_->next_review_s =
-        now_.steady_s + std::max(pause_s(open_->reviews), open_->checked_s / most_of_the_time);
-}
-
-/// Nothing is slow: what was, is not any more, where noise hides no such factor.
-void Chief::State::forgive(const Judged& judged) {
-    const auto is_told = [&](double limit) { return is_sharp(limit, options_.threshold); };
-    slowdown::CheckRound seen = rounds_.all();
-    if (!is_told(judged.limits.gpu)) seen.gpus.clear();
-    if (!judged.has_baseline || !is_told(judged.limits.link)) seen.links.clear();
-    culprits_.rechecked({}, seen, now_.epoch_ms / 1000, 1);
-    tell_healthy();
+    if (culprits_.any_open()) return;
+    quiet_until_s_ = now_.steady_s + 1;
+    close(now_.epoch_ms);
 }
 
 void Chief::State::check_failed(Purpose purpose, const std::string& why) {
@@ -245,16 +203,16 @@ void Chief::State::nothing_found(const std::string& why) {
     }
     ++open.attempts;
     const bool gives_up = open.attempts >= most_attempts;
-    const double pause = pause_s(open.attempts - 1);
+    const double pause_s =
+        std::min(longest_pause_s, first_pause_s * static_cast<double>(1 << (open.attempts - 1)));
     note(problem(fmt::format("a check found no cause ({}): {}", why,
                              gives_up ? "it is looked for no more"
-                                      : fmt::format("again in {:.0f} s", pause)),
+                                      : fmt::format("again in {:.0f} s", pause_s)),
                  "no_cause", {{"attempts", std::int64_t{open.attempts}}}));
     open.decided_s = now_.steady_s;
     open.settled = std::max(open.settled, present_level());
     open.phase = gives_up ? Phase::known : Phase::pausing;
-    open.until_s = now_.steady_s + pause;
-    open.next_review_s = now_.steady_s + longest_pause_s;
+    open.until_s = now_.steady_s + pause_s;
 }
 
 }  // namespace arena::watch
