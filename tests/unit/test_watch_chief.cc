@@ -115,6 +115,33 @@ TEST(what_is_still_slow_is_not_forgiven) {
     ck_assert(job.counts() != std::vector<std::int64_t>({8, 8}));
 }
 
+/// Steps become slower for another reason in the moment in which the GPU recovers: the validation
+/// that finds nothing is its recheck, too.
+TEST(what_recovers_while_something_else_is_slow_is_forgiven) {
+    SimulatedJob job({});
+    job.add({.kind = Kind::gpu, .rank = 1, .factor = 2, .from_s = 40, .until_s = 100});
+    job.add({.kind = Kind::host, .factor = 2, .from_s = 90, .until_s = 130});
+    job.run_until(300);
+    ck_assert_int_ge(job.count_lines("steps have become slower again"), 1);
+    ck_assert(job.word_at("split 8,8", 100) > 0 && job.word_at("split 8,8", 100) < 150);
+    ck_assert(!job.is_event_open());
+    ck_assert_double_eq_tol(job.step_s(270, 300), 0.45, 0.02);
+    ck_assert(job.reports().back().report.relief > 0);
+}
+
+/// Where it has not, its verdict stands, and rechecks go on.
+TEST(what_stays_slow_while_something_else_is_looked_for_is_kept) {
+    SimulatedJob job({});
+    job.add({.kind = Kind::gpu, .rank = 1, .factor = 2, .from_s = 40, .until_s = 200});
+    job.add({.kind = Kind::host, .factor = 2, .from_s = 90, .until_s = 130});
+    job.run_until(190);
+    for (const auto& [at_s, report] : job.reports()) ck_assert(report.relief == 0);
+    ck_assert(job.counts() != std::vector<std::int64_t>({8, 8}));
+    job.run_until(350);
+    ck_assert(!job.is_event_open());
+    ck_assert(job.word_at("split 8,8", 200) > 0 && job.word_at("split 8,8", 200) < 300);
+}
+
 TEST(what_is_slow_is_told_in_the_output_of_the_job) {
     SimulatedJob job({});
     job.add({.kind = Kind::gpu, .rank = 1, .factor = 2, .from_s = 40, .until_s = 160});

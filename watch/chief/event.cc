@@ -196,7 +196,7 @@ void Chief::State::conclude_without_checks() {
     Open& open = *open_;
     open.phase = Phase::known;
     open.decided_s = now_.steady_s;
-    const bool is_first = !culprits_.any_open();
+    const bool is_first = culprits_.all().empty();
     std::string names;
     for (const auto& group : profile_.suspicious(options_.threshold)) {
         if (group.is_alone) continue;
@@ -226,11 +226,12 @@ void Chief::State::conclude_without_checks() {
     if (auto due = open.rental->iteration(1 + open.lost_s)) open.due = *due;
 }
 
-void Chief::State::conclude(const slowdown::Verdict& verdict) {
+void Chief::State::conclude(const slowdown::Verdict& verdict, const slowdown::CheckRound& told) {
     Open& open = *open_;
-    const bool is_first = !culprits_.any_open();
+    const bool is_first = culprits_.all().empty();
     const std::int64_t onset = is_first ? open.onset_ms / 1000 : now_.epoch_ms / 1000;
-    culprits_.rechecked(verdict, rounds_.all(), now_.epoch_ms / 1000, 1);
+    culprits_.rechecked(verdict, told, now_.epoch_ms / 1000, 1);
+    tell_healthy();
     culprits_.found(verdict, trainer_, onset);
     if (is_first) culprits_.lost(open.lost_s);
     slow_gpus_ = verdict.gpus;

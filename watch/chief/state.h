@@ -91,7 +91,8 @@ class Chief::State {
     void end_profile();
     void begin_checks(bool is_narrow);
     void conclude_without_checks();
-    void conclude(const slowdown::Verdict& verdict);
+    /// told: what was measured well enough to forgive whoever is not in the verdict.
+    void conclude(const slowdown::Verdict& verdict, const slowdown::CheckRound& told);
     void begin_rental();
     [[nodiscard]] Situation situation() const;
     [[nodiscard]] StepLevel level_of(bool before) const;
@@ -102,6 +103,9 @@ class Chief::State {
     void tell_odd_gpus();
     void take_validation(const slowdown::CheckRound& round, double seconds);
     void take_recheck(const slowdown::CheckRound& round, double seconds);
+    [[nodiscard]] slowdown::CheckRound told_by(const Judged& judged) const;
+    void tell_healthy();
+    void all_healthy(const Judged& judged);
     void nothing_found(const std::string& why);
     void check_failed(Purpose purpose, const std::string& why);
     void check_hung(Purpose purpose, const std::string& why);

@@ -139,14 +139,47 @@ void Chief::State::take_validation(const slowdown::CheckRound& round, double sec
     const bool decides = rounds_.count() >= (is_dear ? 1 : rounds_that_agree) && found &&
                          is_clear(verdict) && (tells_gpus || !verdict.gpus.empty());
     if (rounds_.count() < enough && !decides) return;
-    if (!found)
-        return nothing_found(judged->has_baseline
-                                 ? "no GPU and no link is slower than before"
-                                 : "no GPU is slower than others of its type; without a pre-check "
-                                   "links are compared with nothing");
+    if (!found) return all_healthy(*judged);
     if (!judged->has_baseline)
         note(line("no pre-check: GPUs are compared with others of their type", "no_baseline"));
-    conclude(verdict);
+    conclude(verdict, told_by(*judged));
+}
+
+/// What this validation measured well enough that whoever is not in its verdict is healthy.
+slowdown::CheckRound Chief::State::told_by(const Judged& judged) const {
+    slowdown::CheckRound told = rounds_.all();
+    if (!is_sharp(judged.limits.gpu, options_.threshold)) told.gpus.clear();
+    if (!judged.has_baseline || !is_sharp(judged.limits.link, options_.threshold))
+        told.links.clear();
+    return told;
+}
+
+void Chief::State::tell_healthy() {
+    for (const Culprit& one : culprits_.all())
+        if (one.is_over() && one.told && one.told->relief == 0)
+            note(problem("healthy again: " + slow_word(one.report), "healthy"));
+}
+
+/// So is what was found to be slow before. Under a mitigation nothing else would end the event:
+/// steps that are slow all the same open another one.
+void Chief::State::all_healthy(const Judged& judged) {
+    if (culprits_.any_open()) {
+        culprits_.rechecked({}, told_by(judged), now_.epoch_ms / 1000, 1);
+        tell_healthy();
+        if (!culprits_.any_open()) {
+            open_->rental.reset();
+            open_->due.clear();
+            slow_gpus_.clear();
+            if (is_mitigating()) {
+                quiet_until_s_ = now_.steady_s + 1;
+                return close(now_.epoch_ms);
+            }
+        }
+    }
+    nothing_found(judged.has_baseline
+                      ? "no GPU and no link is slower than before"
+                      : "no GPU is slower than others of its type; without a pre-check "
+                        "links are compared with nothing");
 }
 
 void Chief::State::take_recheck(const slowdown::CheckRound& round, double seconds) {
@@ -164,9 +197,7 @@ void Chief::State::take_recheck(const slowdown::CheckRound& round, double second
         if (link.factor >= clear_factor) clear.links.push_back(link);
     culprits_.found(in_both(clear, found_before_), trainer_, now_.epoch_ms / 1000);
     found_before_ = std::move(clear);
-    for (const Culprit& one : culprits_.all())
-        if (one.is_over() && one.told && one.told->relief == 0)
-            note(problem("healthy again: " + slow_word(one.report), "healthy"));
+    tell_healthy();
     if (culprits_.any_open()) return;
     quiet_until_s_ = now_.steady_s + 1;
     close(now_.epoch_ms);
@@ -192,6 +223,7 @@ void Chief::State::check_hung(Purpose purpose, const std::string& why) {
     if (purpose != Purpose::validation || open_->phase != Phase::checking) return;
     open_->attempts = most_attempts - 1;
     open_->is_narrow = false;
+    open_->next_recheck_s = now_.steady_s + longest_pause_s;
     nothing_found(why);
 }
 
@@ -200,6 +232,15 @@ void Chief::State::nothing_found(const std::string& why) {
     if (open.is_narrow) {
         note(line(why + ": all links are looked at next", "widened"));
         return begin_checks(false);
+    }
+    // Rechecks go on, which end it; they would wait for all of the pauses.
+    if (culprits_.any_open()) {
+        note(line("nothing else is slow: " + why, "nothing_else"));
+        open.phase = Phase::known;
+        open.decided_s = now_.steady_s;
+        open.settled = std::max(open.settled, present_level());
+        open.next_recheck_s = std::max(open.next_recheck_s, now_.steady_s + options_.recheck_s);
+        return;
     }
     ++open.attempts;
     const bool gives_up = open.attempts >= most_attempts;
