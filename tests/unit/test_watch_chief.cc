@@ -229,6 +229,33 @@ TEST(noise_of_checks_hides_no_gpu_behind_its_link) {
     ck_assert_int_le(wrong, 3);
 }
 
+/// An onset may lie in a pre-check of many rounds, each before a step: those before it count.
+TEST(a_link_that_becomes_slow_soon_after_a_long_pre_check_is_named) {
+    int found = 0;
+    for (unsigned seed = 1; seed <= 40; ++seed) {
+        SimulatedOptions options;
+        options.seed = seed;
+        options.dp = 4;
+        options.micro_batches = 12;
+        options.micro_batch_s = 0.03;
+        options.fixed_s = 0.04;
+        options.noise = 0.05;
+        options.check_noise = 0.2;
+        options.check_s = 1.7;
+        options.gradient_bytes = 3e7;
+        SimulatedJob job(options);
+        job.add({.kind = Kind::host, .factor = 1.3, .from_s = 11});
+        job.add({.kind = Kind::link, .rank = 1, .peer = 2, .factor = 10, .from_s = 18});
+        job.run_until(150);
+        ck_assert_int_ge(job.count_lines("9 times"), 1);
+        found += std::ranges::any_of(job.reports(), [](const SimulatedJob::Reported& one) {
+            return slow_word(one.report).find("n0/1+n0/2:communication") != std::string::npos;
+        });
+    }
+    std::printf("# a link slow soon after a long pre-check: named in %d of 40 jobs\n", found);
+    ck_assert_int_ge(found, 38);
+}
+
 TEST(a_quiet_machine_is_checked_three_times) {
     SimulatedJob job({});
     job.run_until(60);

@@ -8,6 +8,7 @@
 #include <iterator>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "base/statistics.h"
 
@@ -186,10 +187,17 @@ Result<CheckRound> to_round(const Checked& checked, std::int64_t ranks) {
     return round;
 }
 
-void Rounds::add(const CheckRound& round) {
+void Rounds::add(const CheckRound& round, double at_s) {
     all_.gpus.insert(all_.gpus.end(), round.gpus.begin(), round.gpus.end());
     all_.links.insert(all_.links.end(), round.links.begin(), round.links.end());
-    ++count_;
+    rounds_.emplace_back(at_s, round);
+}
+
+void Rounds::keep_before(double at_s) {
+    const auto kept = std::exchange(rounds_, {});
+    all_ = {};
+    for (const auto& [taken_s, round] : kept)
+        if (taken_s < at_s) add(round, taken_s);
 }
 
 slowdown::LocateLimits limits_of(const CheckRound& baseline, const CheckRound& now,

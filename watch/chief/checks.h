@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "slowdown/locate.h"
@@ -38,14 +39,17 @@ inline constexpr int usual_rounds = 3;  ///< of a check, where noise hides nothi
 
 class Rounds {
   public:
-    void add(const slowdown::CheckRound& round);
+    /// at_s: when its answer came.
+    void add(const slowdown::CheckRound& round, double at_s);
     void clear() { *this = Rounds(); }
-    [[nodiscard]] int count() const { return count_; }
+    /// Without those whose answers came at this time or later.
+    void keep_before(double at_s);
+    [[nodiscard]] int count() const { return static_cast<int>(rounds_.size()); }
     [[nodiscard]] const slowdown::CheckRound& all() const { return all_; }
 
   private:
+    std::vector<std::pair<double, slowdown::CheckRound>> rounds_;
     slowdown::CheckRound all_;
-    int count_ = 0;
 };
 
 /// From where on a check's GPUs and links are slow: beyond the threshold (links beyond 1.2, too)

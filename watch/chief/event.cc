@@ -128,9 +128,8 @@ void Chief::State::open() {
     // A slowdown that crept may have begun before the steps that are kept.
     if (healthy_.step_s <= 0 && !steps_.empty())
         healthy_.step_s = event.healthy * std::max(1.0, static_cast<double>(steps_.back().tokens));
-    // By how long ago it was: the node's clock may have been set since the pre-check.
-    const double onset_s = now_.steady_s - static_cast<double>(now_.epoch_ms - onset) / 1000;
-    if (baseline_.count() > 0 && onset_s <= baseline_s_) baseline_.clear();
+    // What was measured before, by how long ago that was: the node's clock may have been set since.
+    baseline_.keep_before(now_.steady_s - static_cast<double>(now_.epoch_ms - onset) / 1000);
     const double factor = event.present / event.healthy;
     LogLine told = problem(
         fmt::format("Fail-slow is reported to global controller: steps take {:.2f} times as long",

@@ -160,7 +160,6 @@ class Chief::State {
 
     Rounds baseline_;
     int baseline_wanted_ = usual_rounds, baseline_failures_ = 0;
-    double baseline_s_ = 0;  ///< when it was taken
     Rounds rounds_;
     slowdown::Verdict found_before_;  ///< by the check before this one, of the same event
     std::optional<Purpose> check_;    ///< said, not answered

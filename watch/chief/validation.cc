@@ -86,8 +86,7 @@ void Chief::State::on_checked(const Checked& checked) {
 
 void Chief::State::take_baseline(const slowdown::CheckRound& round, double seconds) {
     if (open_) return;  // begun before the event: nobody knows what it measured
-    baseline_.add(round);
-    baseline_s_ = now_.steady_s;
+    baseline_.add(round, now_.steady_s);
     if (seconds > dear_check_s) baseline_wanted_ = 1;
     if (baseline_.count() != baseline_wanted_) return;
     const auto limits = limits_of(baseline_.all(), baseline_.all(), options_.threshold);
@@ -122,7 +121,7 @@ void Chief::State::tell_odd_gpus() {
 
 void Chief::State::take_validation(const slowdown::CheckRound& round, double seconds) {
     if (!open_ || open_->phase != Phase::checking) return;
-    rounds_.add(round);
+    rounds_.add(round, now_.steady_s);
     const auto judged = judge(baseline_.all(), rounds_.all(), options_.threshold);
     const auto alone = judge(baseline_.all(), round, options_.threshold);
     if (!judged || !alone) return nothing_found((judged ? alone : judged).error().message());
