@@ -129,6 +129,26 @@ TEST(what_recovers_while_something_else_is_slow_is_forgiven) {
     ck_assert(job.reports().back().report.relief > 0);
 }
 
+/// A check that says nothing is made again after pauses, which hold no recheck up.
+TEST(what_recovers_while_checks_fail_is_forgiven) {
+    SimulatedOptions options;
+    options.chief.recheck_s = 5;
+    SimulatedJob job(options);
+    job.add({.kind = Kind::gpu, .rank = 1, .factor = 2, .from_s = 40, .until_s = 100});
+    job.add({.kind = Kind::host, .factor = 2, .from_s = 90, .until_s = 130});
+    job.run_until(90);
+    job.nonsense = Checked{};
+    while (job.count_lines("found no cause") == 0 && job.now_s() < 200)
+        job.run_until(job.now_s() + 1);
+    const double failed_s = job.now_s();
+    ck_assert_double_lt(failed_s, 120);
+    job.nonsense.reset();
+    job.run_until(300);
+    ck_assert(job.word_at("split 8,8", failed_s) > 0 &&
+              job.word_at("split 8,8", failed_s) < failed_s + 20);
+    ck_assert(!job.is_event_open());
+}
+
 /// Where it has not, its verdict stands, and rechecks go on.
 TEST(what_stays_slow_while_something_else_is_looked_for_is_kept) {
     SimulatedJob job({});

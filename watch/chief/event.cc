@@ -124,6 +124,7 @@ void Chief::State::open() {
                  .decided_s = now_.steady_s - between_verdicts_s};
     culprits_.clear();
     slow_gpus_.clear();
+    found_by_.clear();
     healthy_ = level_of(true);
     // A slowdown that crept may have begun before the steps that are kept.
     if (healthy_.step_s <= 0 && !steps_.empty())
@@ -195,6 +196,10 @@ void Chief::State::conclude_without_checks() {
     Open& open = *open_;
     open.phase = Phase::known;
     open.decided_s = now_.steady_s;
+    // What a check found says more than what is suspected without one.
+    if (std::ranges::any_of(culprits_.all(),
+                            [](const Culprit& one) { return !one.is_over() && one.rank >= 0; }))
+        return;
     const bool is_first = culprits_.all().empty();
     std::string names;
     for (const auto& group : profile_.suspicious(options_.threshold)) {
@@ -234,6 +239,7 @@ void Chief::State::conclude(const slowdown::Verdict& verdict, const slowdown::Ch
     culprits_.found(verdict, trainer_, onset);
     if (is_first) culprits_.lost(open.lost_s);
     slow_gpus_ = verdict.gpus;
+    found_by_ = rounds_;
     cause_ = verdict.gpus.empty() ? Cause::communication : Cause::compute;
     if (!verdict.gpus.empty()) note(problem("Root cause: comp", "cause"));
     if (!verdict.links.empty()) note(problem("Root cause: comm", "cause"));
@@ -263,8 +269,16 @@ Situation Chief::State::situation() const {
             .healthy = healthy_,
             .present = level_of(false),
             .baseline = baseline_.all(),
-            .checked = rounds_.all(),
+            .checked = found_by_.all(),
             .slow_gpus = slow_gpus_};
+}
+
+/// With nobody slow there is nothing to answer.
+void Chief::State::forget_answers() {
+    open_->rental.reset();
+    open_->due.clear();
+    open_->wants_restart = open_->is_told_stuck = false;
+    slow_gpus_.clear();
 }
 
 /// With what has been lost so far: that is not got back, but it says how long it has lasted.

@@ -94,6 +94,10 @@ class Chief::State {
     /// told: what was measured well enough to forgive whoever is not in the verdict.
     void conclude(const slowdown::Verdict& verdict, const slowdown::CheckRound& told);
     void begin_rental();
+    void forget_answers();
+    [[nodiscard]] bool is_decided() const {
+        return open_->phase == Phase::known || open_->phase == Phase::pausing;
+    }
     [[nodiscard]] Situation situation() const;
     [[nodiscard]] StepLevel level_of(bool before) const;
 
@@ -105,7 +109,7 @@ class Chief::State {
     void take_recheck(const slowdown::CheckRound& round, double seconds);
     [[nodiscard]] slowdown::CheckRound told_by(const Judged& judged) const;
     void tell_healthy();
-    void all_healthy(const Judged& judged);
+    void nothing_slow(const Judged& judged);
     void nothing_found(const std::string& why);
     void check_failed(Purpose purpose, const std::string& why);
     void check_hung(Purpose purpose, const std::string& why);
@@ -168,6 +172,7 @@ class Chief::State {
     std::optional<Open> open_;
     Culprits culprits_;
     std::vector<slowdown::SlowGpu> slow_gpus_;
+    Rounds found_by_;  ///< what the last verdict rests on
     slowdown::Cause cause_ = slowdown::Cause::compute;
     std::optional<Counts> wanted_counts_;
     std::optional<Placement> wanted_placement_;

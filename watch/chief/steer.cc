@@ -107,11 +107,7 @@ void Chief::State::steer() {
         const bool all_told = !places_.empty() && profile_.ranks() >= places_.size();
         if (all_told || now_.steady_s >= open.until_s) end_profile();
     } else if (!trainer_.obeys() && open.phase != Phase::known) {
-        // A verdict stands where its check was the last one.
-        if (culprits_.any_open())
-            open.phase = Phase::known;
-        else
-            conclude_without_checks();
+        conclude_without_checks();
     } else if (open.phase == Phase::pausing && now_.steady_s >= open.until_s) {
         begin_checks(false);
     } else if (open.phase == Phase::known) {

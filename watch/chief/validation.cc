@@ -29,7 +29,7 @@ std::optional<Chief::State::Purpose> Chief::State::wanted_check() const {
         return wanted ? std::optional(Purpose::baseline) : std::nullopt;
     }
     if (open_->phase == Phase::checking) return Purpose::validation;
-    const bool is_hidden = open_->phase == Phase::known && is_mitigating() && !is_moving();
+    const bool is_hidden = is_decided() && is_mitigating() && !is_moving();
     if (is_hidden && culprits_.any_open() && now_.steady_s >= open_->next_recheck_s)
         return Purpose::recheck;
     return std::nullopt;
@@ -88,7 +88,7 @@ void Chief::State::take_baseline(const slowdown::CheckRound& round, double secon
     if (open_) return;  // begun before the event: nobody knows what it measured
     baseline_.add(round, now_.steady_s);
     if (seconds > dear_check_s) baseline_wanted_ = 1;
-    if (baseline_.count() != baseline_wanted_) return;
+    if (baseline_.count() < baseline_wanted_) return;
     const auto limits = limits_of(baseline_.all(), baseline_.all(), options_.threshold);
     const bool tells =
         is_sharp(limits.gpu, options_.threshold) && is_sharp(limits.link, options_.threshold);
@@ -138,7 +138,7 @@ void Chief::State::take_validation(const slowdown::CheckRound& round, double sec
     const bool decides = rounds_.count() >= (is_dear ? 1 : rounds_that_agree) && found &&
                          is_clear(verdict) && (tells_gpus || !verdict.gpus.empty());
     if (rounds_.count() < enough && !decides) return;
-    if (!found) return all_healthy(*judged);
+    if (!found) return nothing_slow(*judged);
     if (!judged->has_baseline)
         note(line("no pre-check: GPUs are compared with others of their type", "no_baseline"));
     conclude(verdict, told_by(*judged));
@@ -159,21 +159,26 @@ void Chief::State::tell_healthy() {
             note(problem("healthy again: " + slow_word(one.report), "healthy"));
 }
 
-/// So is what was found to be slow before. Under a mitigation nothing else would end the event:
-/// steps that are slow all the same open another one.
-void Chief::State::all_healthy(const Judged& judged) {
+/// No GPU and no link is slow: nor is, where noise does not hide it, what was found before. Under a
+/// mitigation that ends the event with the last of them, and steps that are slow all the same open
+/// another one; else rechecks go on, which would wait for the end of all the pauses.
+void Chief::State::nothing_slow(const Judged& judged) {
     if (culprits_.any_open()) {
         culprits_.rechecked({}, told_by(judged), now_.epoch_ms / 1000, 1);
         tell_healthy();
-        if (!culprits_.any_open()) {
-            open_->rental.reset();
-            open_->due.clear();
-            slow_gpus_.clear();
-            if (is_mitigating()) {
-                quiet_until_s_ = now_.steady_s + 1;
-                return close(now_.epoch_ms);
-            }
-        }
+        if (!culprits_.any_open()) forget_answers();
+    }
+    if (is_mitigating() && !culprits_.any_open()) {
+        quiet_until_s_ = now_.steady_s + 1;
+        return close(now_.epoch_ms);
+    }
+    if (is_mitigating() && !open_->is_narrow) {
+        note(line("nothing else is slow", "nothing_else"));
+        open_->phase = Phase::known;
+        open_->decided_s = now_.steady_s;
+        open_->settled = std::max(open_->settled, present_level());
+        open_->next_recheck_s = now_.steady_s + options_.recheck_s;
+        return;
     }
     nothing_found(judged.has_baseline
                       ? "no GPU and no link is slower than before"
@@ -182,7 +187,7 @@ void Chief::State::all_healthy(const Judged& judged) {
 }
 
 void Chief::State::take_recheck(const slowdown::CheckRound& round, double seconds) {
-    if (!open_ || open_->phase != Phase::known) return;
+    if (!open_ || !is_decided()) return;
     open_->next_recheck_s =
         now_.steady_s + std::max(options_.recheck_s, seconds / most_of_the_time);
     const auto judged = judge(baseline_.all(), round, options_.threshold);
@@ -231,15 +236,6 @@ void Chief::State::nothing_found(const std::string& why) {
     if (open.is_narrow) {
         note(line(why + ": all links are looked at next", "widened"));
         return begin_checks(false);
-    }
-    // Rechecks go on, which end it; they would wait for all of the pauses.
-    if (culprits_.any_open()) {
-        note(line("nothing else is slow: " + why, "nothing_else"));
-        open.phase = Phase::known;
-        open.decided_s = now_.steady_s;
-        open.settled = std::max(open.settled, present_level());
-        open.next_recheck_s = std::max(open.next_recheck_s, now_.steady_s + options_.recheck_s);
-        return;
     }
     ++open.attempts;
     const bool gives_up = open.attempts >= most_attempts;
