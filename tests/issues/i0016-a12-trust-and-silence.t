@@ -51,7 +51,7 @@ quiet_end() { # they were there all the time
     exec {silent_in}>&-
     wait "$silent_pid"
 }
-fastest_stats() { # ms of the slowest of three, as another user perhaps
+fastest_stats() { # ms of the fastest of five, as another user perhaps
     local begin fastest=999999 ms
     for _ in {1..5}; do
         begin=${EPOCHREALTIME/./}

@@ -16,17 +16,10 @@ start_slurmctld_with MALLOC_MMAP_THRESHOLD_=65536 MALLOC_TRIM_THRESHOLD_=65536
 count=1000
 # Of slurmctld, in KiB: the least within 8 s, for while it saves its state (at most each 5 s) it has that buffer.
 memory() {
-    local pid reading least=''
     for _ in {1..16}; do
-        for pid in $(all_processes); do
-            [[ $(cat "/proc/$pid/comm" 2>/dev/null) == slurmctld ]] || continue
-            reading=$(awk '/^VmRSS/ { print $2 }' "/proc/$pid/status")
-            [[ $least ]] && ((least <= reading)) || least=$reading
-            break
-        done
+        awk '/^VmRSS/ { print $2 }' "/proc/$(<"$cluster_dir/run/slurmctld.pid")/status"
         sleep 0.5
-    done
-    echo "$least"
+    done | sort -n | head -n 1
 }
 stat() { "$stage/bin/arena" stats --json 2>/dev/null | python3 -c "import json,sys; d=json.load(sys.stdin)
 for k in '$1'.split('.'): d=d[k]

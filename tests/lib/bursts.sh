@@ -110,23 +110,18 @@ burst() {
 
 # A launch that left takes a moment to arrive; one that has arrived is waited for on the slowest machine.
 # shellcheck disable=SC2317  # evaluated by wait_until
-all_ran() {
+all_ran() { # JOBS [COMMAND]: but for those for which COMMAND JOB fails
     local id
-    for id in $(squeue -h -t R -o %A -j "$1" 2>/dev/null); do [[ -e $work/ran.$id ]] || return 1; done
+    for id in $(squeue -h -t R -o %A -j "$1" 2>/dev/null); do [[ -e $work/ran.$id ]] || ! "${2-true}" "$id" || return 1; done
 }
 # shellcheck disable=SC2317
-arrived_ran() {
-    local id
-    for id in $(squeue -h -t R -o %A -j "$1" 2>/dev/null); do
-        [[ -e $work/ran.$id ]] || ! grep -qs "Launching batch job $id for UID" "$cluster_dir"/log/slurmd*.log || return 1
-    done
-}
+has_arrived() { grep -qs "Launching batch job $1 for UID" "$cluster_dir"/log/slurmd*.log; }
 
 judge_burst() {
     local id state states running
     running=$(squeue -h -t R -o %A | paste -sd,)
     burst_lost=() burst_vanished=() burst_twice=() burst_ran=0
-    [[ ! $running ]] || wait_until "all_ran $running" 5 || wait_until "arrived_ran $running" 60 || true
+    [[ ! $running ]] || wait_until "all_ran $running" 5 || wait_until "all_ran $running has_arrived" 60 || true
     states=$(squeue -h -t all -o '%A %T')
     for id in $1; do
         state=$(awk -v id="$id" '$1 == id { print $2 }' <<<"$states")
