@@ -8,7 +8,6 @@
 #include <iterator>
 #include <map>
 #include <set>
-#include <utility>
 
 #include "base/statistics.h"
 
@@ -190,14 +189,14 @@ Result<CheckRound> to_round(const Checked& checked, std::int64_t ranks) {
 void Rounds::add(const CheckRound& round, double at_s) {
     all_.gpus.insert(all_.gpus.end(), round.gpus.begin(), round.gpus.end());
     all_.links.insert(all_.links.end(), round.links.begin(), round.links.end());
-    rounds_.emplace_back(at_s, round);
+    ends_.push_back({at_s, all_.gpus.size(), all_.links.size()});
 }
 
 void Rounds::keep_before(double at_s) {
-    const auto kept = std::exchange(rounds_, {});
-    all_ = {};
-    for (const auto& [taken_s, round] : kept)
-        if (taken_s < at_s) add(round, taken_s);
+    while (!ends_.empty() && ends_.back().at_s >= at_s) ends_.pop_back();
+    const End last = ends_.empty() ? End{} : ends_.back();
+    all_.gpus.resize(last.gpus);
+    all_.links.resize(last.links);
 }
 
 slowdown::LocateLimits limits_of(const CheckRound& baseline, const CheckRound& now,

@@ -3,10 +3,10 @@
 // held against itself in the pre-check; several rounds beat noise.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "slowdown/locate.h"
@@ -39,17 +39,21 @@ inline constexpr int usual_rounds = 3;  ///< of a check, where noise hides nothi
 
 class Rounds {
   public:
-    /// at_s: when its answer came.
+    /// at_s: when its answer came, not before the last one's.
     void add(const slowdown::CheckRound& round, double at_s);
     void clear() { *this = Rounds(); }
     /// Without those whose answers came at this time or later.
     void keep_before(double at_s);
-    [[nodiscard]] int count() const { return static_cast<int>(rounds_.size()); }
+    [[nodiscard]] int count() const { return static_cast<int>(ends_.size()); }
     [[nodiscard]] const slowdown::CheckRound& all() const { return all_; }
 
   private:
-    std::vector<std::pair<double, slowdown::CheckRound>> rounds_;
+    struct End {
+        double at_s = 0;
+        std::size_t gpus = 0, links = 0;
+    };
     slowdown::CheckRound all_;
+    std::vector<End> ends_;  ///< of each round in all_, in their order
 };
 
 /// From where on a check's GPUs and links are slow: beyond the threshold (links beyond 1.2, too)

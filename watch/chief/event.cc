@@ -124,7 +124,7 @@ void Chief::State::open() {
                  .decided_s = now_.steady_s - between_verdicts_s};
     culprits_.clear();
     slow_gpus_.clear();
-    found_by_.clear();
+    found_by_ = {};
     healthy_ = level_of(true);
     // A slowdown that crept may have begun before the steps that are kept.
     if (healthy_.step_s <= 0 && !steps_.empty())
@@ -239,7 +239,7 @@ void Chief::State::conclude(const slowdown::Verdict& verdict, const slowdown::Ch
     culprits_.found(verdict, trainer_, onset);
     if (is_first) culprits_.lost(open.lost_s);
     slow_gpus_ = verdict.gpus;
-    found_by_ = rounds_;
+    found_by_ = rounds_.all();
     cause_ = verdict.gpus.empty() ? Cause::communication : Cause::compute;
     if (!verdict.gpus.empty()) note(problem("Root cause: comp", "cause"));
     if (!verdict.links.empty()) note(problem("Root cause: comm", "cause"));
@@ -269,7 +269,7 @@ Situation Chief::State::situation() const {
             .healthy = healthy_,
             .present = level_of(false),
             .baseline = baseline_.all(),
-            .checked = found_by_.all(),
+            .checked = found_by_,
             .slow_gpus = slow_gpus_};
 }
 

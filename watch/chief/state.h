@@ -109,6 +109,7 @@ class Chief::State {
     void take_recheck(const slowdown::CheckRound& round, double seconds);
     [[nodiscard]] slowdown::CheckRound told_by(const Judged& judged) const;
     void tell_healthy();
+    void over_by_check();
     void nothing_slow(const Judged& judged);
     void nothing_found(const std::string& why);
     void check_failed(Purpose purpose, const std::string& why);
@@ -172,7 +173,7 @@ class Chief::State {
     std::optional<Open> open_;
     Culprits culprits_;
     std::vector<slowdown::SlowGpu> slow_gpus_;
-    Rounds found_by_;  ///< what the last verdict rests on
+    slowdown::CheckRound found_by_;  ///< what the last verdict rests on
     slowdown::Cause cause_ = slowdown::Cause::compute;
     std::optional<Counts> wanted_counts_;
     std::optional<Placement> wanted_placement_;

@@ -159,6 +159,12 @@ void Chief::State::tell_healthy() {
             note(problem("healthy again: " + slow_word(one.report), "healthy"));
 }
 
+/// A check ends the event: under a mitigation steps do not show that nothing is slow any more.
+void Chief::State::over_by_check() {
+    quiet_until_s_ = now_.steady_s + 1;
+    close(now_.epoch_ms);
+}
+
 /// No GPU and no link is slow: nor is, where noise does not hide it, what was found before. Under a
 /// mitigation that ends the event with the last of them, and steps that are slow all the same open
 /// another one; else rechecks go on, which would wait for the end of all the pauses.
@@ -168,10 +174,7 @@ void Chief::State::nothing_slow(const Judged& judged) {
         tell_healthy();
         if (!culprits_.any_open()) forget_answers();
     }
-    if (is_mitigating() && !culprits_.any_open()) {
-        quiet_until_s_ = now_.steady_s + 1;
-        return close(now_.epoch_ms);
-    }
+    if (is_mitigating() && !culprits_.any_open()) return over_by_check();
     if (is_mitigating() && !open_->is_narrow) {
         note(line("nothing else is slow", "nothing_else"));
         open_->phase = Phase::known;
@@ -202,9 +205,7 @@ void Chief::State::take_recheck(const slowdown::CheckRound& round, double second
     culprits_.found(in_both(clear, found_before_), trainer_, now_.epoch_ms / 1000);
     found_before_ = std::move(clear);
     tell_healthy();
-    if (culprits_.any_open()) return;
-    quiet_until_s_ = now_.steady_s + 1;
-    close(now_.epoch_ms);
+    if (!culprits_.any_open()) over_by_check();
 }
 
 void Chief::State::check_failed(Purpose purpose, const std::string& why) {
