@@ -28,6 +28,7 @@ struct Explanation {
     std::string slowdown, slow_words;  ///< "" = it is not watched; nothing slow was found
     std::string array;                 ///< what becomes of it with its siblings
     std::vector<std::string> avoids;
+    std::string unsaved;
     std::int64_t chosen = -1;
     std::vector<Offer> offers;
     std::vector<std::pair<Grid, std::string>> infeasible;
@@ -61,6 +62,7 @@ Result<Explanation> parse_explanation(const Json& json) {
         slowdown.text("words", out.slow_words, 512);
     }
     if (fields.has("array")) fields.text("array", out.array, 1024);
+    if (fields.has("unsaved")) fields.text("unsaved", out.unsaved, 1024);
     if (fields.has("avoids")) fields.texts("avoids", out.avoids, 4096, 1024);
     fields.integer("chosen", out.chosen, -1, 1 << 20);
     if (const Json* offers = fields.list("offers", 1 << 20)) {
@@ -206,6 +208,7 @@ void print_explanation(JobId job, const Explanation& e, const Config& config, co
     if (!e.unmeasured.empty()) fmt::print("\nNot measured, estimated instead: {}\n", e.unmeasured);
     if (!e.left_out.empty()) fmt::print("\nLeft out: {}\n", e.left_out);
     if (!e.array.empty()) print_wrapped("\nSiblings: ", printable(e.array, 1024));
+    if (!e.unsaved.empty()) fmt::print("\nMoves: {}\n", e.unsaved);
     if (!e.avoids.empty()) fmt::print("\nAvoids: {}\n", join(e.avoids, "; "));
     if (shown.all) return print_all_impossible(e);
     print_impossible(e);

@@ -13,7 +13,7 @@
 namespace arena {
 namespace {
 
-constexpr std::size_t max_bytes = 512;
+constexpr std::size_t max_bytes = 768;
 constexpr std::array<Name<Phase>, 6> phases{{
     {Phase::held, "held"},
     {Phase::released, "released"},
@@ -73,14 +73,23 @@ bool assign_field(JobMark& mark, std::string_view key, std::string_view value, b
     if (key == "hold") return assign_named(holds, value, mark.hold);
     if (key == "moves") return assign_moves(mark, value);
     if (key == "avoid") return assign_avoid(mark, value);
-    if (key == "restart" || key == "array") {
-        auto number = parse_integer(value, 0, UINT32_MAX);
-        if (number)
-            (key == "array" ? mark.array : mark.restart) = static_cast<std::uint32_t>(*number);
+    if (key == "signal") {
+        const auto number = parse_integer(value, 0, 64);
+        if (number) mark.signal = static_cast<int>(*number);
+        return number.has_value();
+    }
+    std::uint32_t* const word = key == "restart"   ? &mark.restart
+                                : key == "array"   ? &mark.array
+                                : key == "unsaved" ? &mark.unsaved
+                                                   : nullptr;
+    if (word != nullptr) {
+        const auto number = parse_integer(value, 0, UINT32_MAX);
+        if (number) *word = static_cast<std::uint32_t>(*number);
         return number.has_value();
     }
     std::int64_t* const field = key == "since"    ? &mark.since
                                 : key == "done"   ? &mark.done
+                                : key == "saved"  ? &mark.saved
                                 : key == "waited" ? &mark.waited_since
                                 : key == "lost"   ? &mark.lost
                                                   : nullptr;
@@ -121,6 +130,10 @@ JobMark next_mark(const std::optional<JobMark>& before, Phase phase, std::uint32
     mark.hold = hold;
     mark.since = now;
     std::erase_if(mark.avoid, [&](const AvoidedNode& avoided) { return avoided.until <= now; });
+    if (phase == Phase::checkpointing) return mark;
+    if (before && before->phase == Phase::checkpointing && before->restart != restart)
+        mark.unsaved = 0;
+    mark.saved = mark.signal = 0;
     if (phase != Phase::held || mark.array == 0) return mark;
     mark.lost += array_is_lost && before->restart != restart ? 1 : 0;
     mark.array = 0;
@@ -130,6 +143,15 @@ JobMark next_mark(const std::optional<JobMark>& before, Phase phase, std::uint32
 void add_move(JobMark& mark, std::int64_t at) {
     if (mark.moves.size() == JobMark::max_moves) mark.moves.erase(mark.moves.begin());
     mark.moves.push_back(at);
+}
+
+JobMark left_unsaved(JobMark mark, std::uint32_t restart, std::int64_t now) {
+    const std::int64_t saved = mark.saved;
+    const std::uint32_t unsaved = mark.unsaved + 1;
+    mark = next_mark(mark, Phase::checkpointing, restart, mark.hold, now);
+    mark.done = saved;
+    mark.unsaved = unsaved;
+    return mark;
 }
 
 void add_avoided(JobMark& mark, const std::vector<AvoidedNode>& nodes) {
@@ -155,6 +177,9 @@ std::string format_mark(const JobMark& mark) {
                             mark.avoid[i].until);
     if (mark.array != 0) text += fmt::format(";array={}", mark.array);
     if (mark.lost != 0) text += fmt::format(";lost={}", mark.lost);
+    if (mark.saved != 0) text += fmt::format(";saved={}", mark.saved);
+    if (mark.signal != 0) text += fmt::format(";signal={}", mark.signal);
+    if (mark.unsaved != 0) text += fmt::format(";unsaved={}", mark.unsaved);
     return text;
 }
 

@@ -48,8 +48,11 @@ struct JobMark {
     std::int64_t waited_since =
         0;  ///< epoch seconds: since when it waited for its first start; 0 = had none
     std::vector<AvoidedNode> avoid = {};  ///< at most max_avoided, the latest wish last
-    std::uint32_t array = 0;  ///< the job that trains it as one of its members; 0 = none
-    std::int64_t lost = 0;    ///< how often such a job has ended under it
+    std::uint32_t array = 0;    ///< the job that trains it as one of its members; 0 = none
+    std::int64_t lost = 0;      ///< how often such a job has ended under it
+    std::int64_t saved = 0;     ///< checkpointing: `done` before it was told to save, should it not
+    int signal = 0;             ///< checkpointing: what it was told by; 0 = not known
+    std::uint32_t unsaved = 0;  ///< moves in a row that it left without a checkpoint
     /// Of a later version of Arena, which this one replaced: nothing but who holds the job is
     /// known, and neither the job nor its mark is touched.
     bool newer = false;
@@ -59,11 +62,16 @@ struct JobMark {
 /// The mark of the phase that begins `now`; the history of the one before stays, but for nodes that
 /// need not be avoided any more. Who is held is no member; one that is so in another life than it
 /// was one in has lost its array, where that is lost: else it came back by itself, or was to.
+/// One that is held in another life than it was told to save in has done so: see left_unsaved().
 JobMark next_mark(const std::optional<JobMark>& before, Phase, std::uint32_t restart, OtherHold,
                   std::int64_t now, bool array_is_lost = false);
 
 /// One more among its moves per hour; beyond max_moves the oldest is dropped.
 void add_move(JobMark& mark, std::int64_t at);
+
+/// The mark of a job that ended its life `restart - 1` without the checkpoint that it was told to
+/// make: it goes on from the one before, and the hold of its next life is Arena's.
+JobMark left_unsaved(JobMark mark, std::uint32_t restart, std::int64_t now);
 
 /// The job avoids these nodes, too, a known one until the later time. Beyond max_avoided the oldest
 /// wish is dropped; a name of more than max_node_bytes is not taken.
@@ -72,9 +80,9 @@ void add_avoided(JobMark& mark, const std::vector<AvoidedNode>& nodes);
 /// "v=1;phase=held;restart=0;hold=none;since=1700000000" (without the variable name; later versions
 /// begin with "v=N;", too, and keep the words of `hold`), and where there are any
 /// ";done=4000;waited=1690000000;moves=1700000000,1700000900;avoid=n3@1700003600,n7@1700000900",
-/// ";array=4711;lost=1".
+/// ";array=4711;lost=1", ";saved=3000;signal=10", ";unsaved=1".
 std::string format_mark(const JobMark&);
-/// Nothing for an unknown phase or malformed text. More than 512 bytes is malformed. What begins
+/// Nothing for an unknown phase or malformed text. More than 768 bytes is malformed. What begins
 /// with "v=N;", N above 1, is a later version's, whatever follows: a `hold` that this version does
 /// not know is an administrator's.
 std::optional<JobMark> parse_mark(std::string_view text);

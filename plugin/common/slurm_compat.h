@@ -101,6 +101,15 @@ void clear_state_flag(Job* job, std::uint32_t flag) {
         job->job_state &= ~flag;
 }
 
+/// The same of setting one.
+template <typename Job>
+void set_state_flag(Job* job, std::uint32_t flag) {
+    if constexpr (requires { job_state_set_flag(job, flag); })
+        job_state_set_flag(job, flag);
+    else
+        job->job_state |= flag;
+}
+
 /// 24.11.
 template <typename Job>
 bool names_several_qos(const Job* job) {
@@ -280,6 +289,20 @@ void complete_to_requeue(Job* job) {
     } else {
         auto id = job->step_id;
         (void)job_complete(&id, user, true, false, 0);
+    }
+}
+
+/// What Slurm's own EpilogSlurmctld says when it is done with the job; takes the locks itself.
+/// 25.11 might want its step_id.
+template <typename Id, typename Step = slurm_step_id_t>
+void epilog_is_done(Id id) {
+    if constexpr (requires { prep_epilog_slurmctld_callback(0, id, false); }) {
+        prep_epilog_slurmctld_callback(0, id, false);
+    } else {
+        Step step{};
+        step.job_id = id;
+        step.step_id = step.step_het_comp = NO_VAL;
+        prep_epilog_slurmctld_callback(0, &step, false);
     }
 }
 

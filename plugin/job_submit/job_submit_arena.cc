@@ -192,6 +192,7 @@ SubmitFacts facts_of(const job_desc_msg_t* job) {
     f.held = job->priority == 0;
     f.no_requeue = job->requeue == 0;
     f.node_list = job->req_nodes != nullptr;
+    f.signal = job->warn_signal == NO_VAL16 ? 0 : job->warn_signal;
     f.shape_given = shape_given(job);
     take_memory(job, f);
     f.tmp_mb = job->pn_min_tmp_disk == NO_VAL ? 0 : job->pn_min_tmp_disk;

@@ -3,14 +3,17 @@
 #include "plugin/job_submit/submit_rules.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "base/text.h"
 #include "core/limits.h"
 #include "planner/requests/build_request.h"
 #include "plugin/job_submit/submit_line.h"
 #include "request/options.h"
+#include "site/leave_signals.h"
 
 namespace arena {
 namespace {
@@ -77,6 +80,18 @@ Status check_array(const SubmitFacts& f, const Request& request, const Config& c
     return Done{};
 }
 
+/// A job is told to save its state by the signal that its --signal names: one that no program can
+/// handle would only end it.
+Status check_signal(int number) {
+    if (number == 0 || name_of(leave_signals, number) != "?") return Done{};
+    const char* name = ::sigabbrev_np(number);
+    return refuse(
+        fmt::format("tells the job to save its state by the signal of --signal, and {} cannot; "
+                    "accepted: {}; or leave --signal out",
+                    name ? name : std::to_string(number), fmt::join(leave_signal_names, ", ")),
+        "elastic");
+}
+
 Status check_options(const SubmitFacts& f, const Request& request) {
     if (!f.gpu_option.empty())
         return refuse(
@@ -90,7 +105,7 @@ Status check_options(const SubmitFacts& f, const Request& request) {
     if (f.no_requeue && request.elastic)
         return refuse("needs requeueing, which --no-requeue forbids; leave one of them out",
                       "elastic");
-    return Done{};
+    return request.elastic ? check_signal(f.signal) : Done{};
 }
 
 /// What only a job can have that Slurm can requeue: a shell that somebody sits at is none.

@@ -28,6 +28,7 @@ struct SubmitFacts {
     bool held = false;         ///< sbatch --hold
     bool no_requeue = false;   ///< sbatch --no-requeue
     bool node_list = false;    ///< sbatch --nodelist
+    int signal = 0;            ///< sbatch --signal; 0 = not given
     bool shape_given = false;  ///< --nodes, --ntasks and the like
     bool priority_given = false;     ///< --priority by an operator
     std::string gpu_option;          ///< the option that asks for GRES, "" = none

@@ -21,6 +21,7 @@
 #include "core/limits.h"
 #include "installed_paths.h"
 #include "reports/slowdown_mode.h"
+#include "site/leave_signals.h"
 
 namespace arena {
 namespace {
@@ -187,8 +188,6 @@ constexpr std::array<Key, 61> keys{{
 constexpr std::array<std::string_view, 5> groups{std::string_view("profile"), "resize", "slowdown",
                                                  "loan", "array"};
 
-constexpr std::array<std::string_view, 8> signals{"USR1", "USR2", "TERM", "INT",
-                                                  "HUP",  "CONT", "URG",  "QUIT"};
 constexpr std::array<std::string_view, 3> objectives{"jct", "throughput", "fairness"};
 constexpr std::array<std::string_view, 4> quarantines{"report", "avoid", "reserve", "drain"};
 constexpr std::array<std::string_view, 2> loan_sources{"demand", "commands"};
@@ -196,7 +195,7 @@ constexpr std::size_t max_names = 64;
 
 /// The words of a form that is one of a few; none for another form.
 std::span<const std::string_view> choices_of(Form form) {
-    if (form == Form::signal) return signals;
+    if (form == Form::signal) return leave_signal_names;
     if (form == Form::objective) return objectives;
     if (form == Form::slowdown) return slowdown_modes;
     if (form == Form::quarantine) return quarantines;

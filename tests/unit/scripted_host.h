@@ -132,6 +132,11 @@ class ScriptedHost : public Host {
         return note("show " + words, id);
     }
     ApplyResult requeue_hold(JobId id, std::uint32_t) override { return note("requeue", id); }
+    std::vector<Left> settle_ends(const LeaveRules& rules, bool all) override {
+        leave_rules = rules;
+        return all ? std::exchange(left, {}) : std::vector<Left>();
+    }
+    void note_progress(JobId id) override { note("progress", id); }
     CarrierStart start_carrier(const CarrierSpec& spec) override {
         asked_nodes.push_back(spec.node);
         on_carrier();
@@ -164,6 +169,8 @@ class ScriptedHost : public Host {
     void log_info(const std::string& text) override { log.push_back(text); }
     void log_error(const std::string& text) override { errors.push_back(text); }
 
+    std::vector<Left> left;  ///< without a checkpoint, since the last round
+    LeaveRules leave_rules;
     std::vector<ArrayCarrierSpec> array_specs;
     Started next_array;  ///< with a reason: refused
     std::vector<ShareWords> shares;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // The scheduler plug-in's rules without Slurm: which holds are Arena's, what a comment changes,
 // what a job is launched with. Tables of cases; each row says what it stands for.
+#include <csignal>
 #include <string>
 
 #include "planner/requests/build_request.h"
@@ -10,6 +11,7 @@
 #include "plugin/sched/host/end_comment.h"
 #include "plugin/sched/host/fingerprint.h"
 #include "plugin/sched/host/host.h"
+#include "plugin/sched/host/move_end.h"
 #include "plugin/sched/round/launch.h"
 #include "plugin/sched/round/request_cache.h"
 #include "request/launchers.h"
@@ -92,6 +94,87 @@ TEST(holds_belong_to_whoever_the_mark_names) {
     }
 }
 
+JobFacts told(JobMark m, std::uint32_t restart) {
+    return facts(HostJobState::completing, false, restart, std::move(m));
+}
+
+/// Told at 1000 s, in its life 2, by SIGUSR1.
+JobMark told_mark() {
+    JobMark m = mark(Phase::checkpointing, 2);
+    m.since = 1000;
+    m.signal = SIGUSR1;
+    return m;
+}
+
+constexpr std::uint32_t exits(int code) { return static_cast<std::uint32_t>(code) << 8; }
+
+TEST(an_end_by_our_own_signal_is_no_failure_of_the_jobs) {
+    const LeaveRules rules{.grace_s = 120, .requeue_code = 99};
+    const double in_time = 1100, late = 1121;
+    struct {
+        const char* what;
+        JobEnd end;
+        bool unsaved;
+    } const ends[] = {
+        {"srun's word for ranks that the signal ended",
+         {true, exits(128 + SIGUSR1), in_time},
+         true},
+        {"the script itself was ended", {true, SIGUSR1, in_time}, true},
+        {"with a core file", {true, SIGUSR1 | 0x80, in_time}, true},
+        {"by that signal, whenever Slurm hears of it", {true, SIGUSR1, late}, true},
+        {"the same in srun's word", {true, exits(128 + SIGUSR1), late}, true},
+        {"torchrun's 1, whose ranks were ended", {true, exits(1), in_time}, true},
+        {"the number of the signal", {true, exits(SIGUSR1), in_time}, true},
+        {"ended by another signal in time", {true, SIGSEGV, in_time}, true},
+        {"its own failure, later than it was to have left", {true, exits(1), late}, false},
+        {"another signal, as late", {true, SIGSEGV, late}, false},
+        {"the requeue code: Slurm requeues it", {true, exits(99), in_time}, false},
+        {"completed meanwhile", {false, 0, in_time}, false},
+        {"cancelled, out of time or of memory", {false, SIGUSR1, in_time}, false},
+        {"the clock was set back since", {true, exits(1), 900}, true},
+    };
+    for (const auto& [what, end, unsaved] : ends)
+        ck_assert_msg(leaves_unsaved(told(told_mark(), 2), end, rules) == unsaved, "%s", what);
+    const JobEnd end{true, exits(128 + SIGUSR1), in_time};
+    ck_assert_msg(!leaves_unsaved(told(told_mark(), 3), end, rules), "told in another life");
+    JobMark other = told_mark();
+    other.phase = Phase::started;
+    ck_assert_msg(!leaves_unsaved(told(other, 2), end, rules), "nobody told it");
+    ck_assert(!leaves_unsaved(told({}, 0), end, rules));
+    ck_assert(!leaves_unsaved(facts(C, false, 2), end, rules));
+    other = told_mark();
+    other.signal = 0;
+    ck_assert_msg(leaves_unsaved(told(other, 2), end, rules), "of an earlier Arena, in time");
+    ck_assert(!leaves_unsaved(told(other, 2), {true, exits(128 + SIGUSR1), late}, rules));
+    other.signal = SIGUSR2;
+    ck_assert_msg(leaves_unsaved(told(other, 2), {true, SIGUSR2, late}, rules), "by its own");
+    ck_assert(!leaves_unsaved(told(other, 2), {true, SIGUSR1, late}, rules));
+    ck_assert_int_eq(leave_signal(0, SIGUSR1), SIGUSR1);
+    ck_assert_int_eq(leave_signal(SIGUSR2, SIGUSR1), SIGUSR2);
+}
+
+TEST(who_leaves_without_a_checkpoint_goes_on_from_the_one_before) {
+    JobMark m = told_mark();
+    m.done = 500;
+    m.saved = 300;
+    const JobMark left = left_unsaved(m, 3, 1100);
+    ck_assert(left.done == 300 && left.unsaved == 1 && left.restart == 3);
+    ck_assert_msg(classify(facts(P, true, 3, left)) == Step::take, "its hold is Arena's");
+    JobMark users = m;
+    users.hold = OtherHold::user;
+    ck_assert_msg(classify(facts(P, true, 3, left_unsaved(users, 3, 1100))) == Step::none,
+                  "or its user's, who held it meanwhile");
+    JobMark held = next_mark(left, Phase::held, 3, OtherHold::none, 1101);
+    ck_assert(held.unsaved == 1 && held.done == 300 && held.saved == 0 && held.signal == 0);
+    held = next_mark(held, Phase::started, 3, OtherHold::none, 1102);
+    ck_assert_uint_eq(held.unsaved, 1);
+    JobMark again = next_mark(held, Phase::checkpointing, 3, OtherHold::none, 1200);
+    ck_assert_uint_eq(left_unsaved(again, 4, 1201).unsaved, 2);
+    again.done = 900;
+    const JobMark saved = next_mark(again, Phase::held, 4, OtherHold::none, 1202);
+    ck_assert_msg(saved.unsaved == 0 && saved.done == 900, "one checkpoint, and it is trusted");
+}
+
 TEST(a_users_own_hold_is_kept) {
     JobFacts f = facts(P, true, 0);
     f.asked_to_hold = true;
@@ -108,7 +191,7 @@ TEST(marks_survive_their_text_form) {
     for (const char* bad : {"", "v=0;phase=held", "v=x;phase=held", "phase=held", "v=1;phase=nap",
                             "v=1;restart=-1", "v=1;restart=99999999999", "v=1;;", "v=1;hold=me"})
         ck_assert_msg(!parse_mark(bad), "accepted: %s", bad);
-    ck_assert(!parse_mark(std::string(600, 'v')));
+    ck_assert(!parse_mark(std::string(800, 'v')));
 }
 
 TEST(what_a_later_version_planned_is_left_to_it) {
@@ -446,8 +529,16 @@ TEST(a_mark_keeps_the_history_of_its_job) {
         Phase::checkpointing, UINT32_MAX, OtherHold::admin, INT64_MAX, INT64_MAX, {}, INT64_MAX};
     mark.moves.assign(JobMark::max_moves, INT64_MAX);
     ck_assert_msg(parse_mark(format_mark(mark)) == mark, "the largest has to fit, too");
+    for (const char n : {'a', 'b', 'c', 'd'})
+        mark.avoid.push_back({std::string(JobMark::max_node_bytes, n), INT64_MAX});
+    mark.array = mark.unsaved = UINT32_MAX;
+    mark.lost = mark.saved = INT64_MAX;
+    mark.signal = 64;
+    ck_assert_msg(parse_mark(format_mark(mark)) == mark, "and all that a mark can hold");
     mark.moves.push_back(1);
     ck_assert(!parse_mark(format_mark(mark)));
+    ck_assert(!parse_mark("v=1;phase=held;restart=0;hold=none;since=1;signal=65"));
+    ck_assert(!parse_mark("v=1;phase=held;restart=0;hold=none;since=1;unsaved=-1"));
     ck_assert(!parse_mark("v=1;phase=held;restart=0;hold=none;since=1;moves=1,x"));
     ck_assert(!parse_mark("v=1;phase=held;restart=0;hold=none;since=1;done=-1"));
     const auto old = parse_mark("v=1;phase=started;restart=2;hold=none;since=5");

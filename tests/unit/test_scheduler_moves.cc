@@ -153,6 +153,8 @@ TEST(what_may_not_be_moved_stays) {
             s.view(1).facts.mark->moves = {at - 3000, at - 2000, at - 1000};
         },
         "moved often enough");
+    expect_no_move([](MovesScene& s) { s.view(1).facts.mark->unsaved = 2; },
+                   "it left twice without a checkpoint");
     expect_no_move([](MovesScene& s) { s.view(1).facts.mark->hold = OtherHold::user; },
                    "would not come back");
     expect_no_move([](MovesScene& s) { s.view(1).nodes_open = false; }, "its node is drained");
@@ -168,6 +170,66 @@ TEST(moves_of_more_than_an_hour_ago_do_not_count) {
     scene.view(1).facts.mark->moves = {at - 9000, at - 8000, at - 3601, at - 2000};
     scene.plan->round();
     ck_assert(called(scene.host, "move 1"));
+}
+
+bool explains(MovesScene& scene, const char* words) {
+    return scene.plan->explain(1).find(words) != std::string::npos;
+}
+
+std::size_t events_of(const MovesScene& scene, std::string_view state) {
+    const JobPast* past = scene.plan->books().history.find(1);
+    return past == nullptr ? 0
+                           : static_cast<std::size_t>(std::count_if(
+                                 past->events.begin(), past->events.end(),
+                                 [&](const JobEvent& e) { return e.state == state; }));
+}
+
+TEST(a_move_without_a_checkpoint_is_told_and_two_are_the_last) {
+    MovesScene scene;
+    scene.short_job();
+    scene.view(1).facts.mark->unsaved = 1;
+    scene.host.left = {{.job = 1, .user_id = 0, .at_s = now_s - 100}};
+    scene.plan->round();
+    ck_assert_msg(called(scene.host, "move 1"), "once is no reason to leave it alone");
+    ck_assert(explains(scene, "left without a checkpoint: goes on from its last one"));
+    ck_assert_uint_eq(events_of(scene, "left"), 1);
+    ck_assert(scene.host.leave_rules.requeue_code == 99 &&
+              scene.host.leave_rules.grace_s == scene.config.checkpoint_grace_s);
+    scene.plan->round();
+    ck_assert_msg(events_of(scene, "left") == 1, "one event of one end");
+    scene.view(1).facts.mark->unsaved = 2;
+    scene.host.calls.clear();
+    scene.plan->round();
+    ck_assert(!called(scene.host, "move 1"));
+    ck_assert(explains(scene, "Arena moves it no more by itself"));
+    scene.view(1).comment = "arena:gpus=1-1";
+    scene.plan->round();
+    ck_assert_msg(called(scene.host, "checkpoint 1"), "its owner's wish is his to answer for");
+    scene.view(1).facts.mark->unsaved = 0;
+    scene.plan->round();
+    ck_assert(!explains(scene, "without a checkpoint"));
+}
+
+TEST(a_job_that_is_requeued_at_the_deadline_left_without_a_checkpoint) {
+    MovesScene scene;
+    JobMark& mark = *scene.view(1).facts.mark;
+    mark.phase = Phase::checkpointing;
+    mark.since = static_cast<std::int64_t>(now_s - scene.config.checkpoint_grace_s) - 1;
+    scene.plan->round();
+    ck_assert(called(scene.host, "requeue 1"));
+    ck_assert_uint_eq(events_of(scene, "left"), 1);
+}
+
+TEST(a_job_that_reports_goes_on_and_may_be_moved_again) {
+    MovesScene scene;
+    LeftReport report;
+    report.job = 1;
+    report.record = *scene.view(1).record.text;
+    report.offer_json = scene.view(1).offer_json;
+    report.report.iteration_s = scene.iteration_s();
+    report.report.steps = 100;
+    scene.plan->observe(report, now_s);
+    ck_assert(called(scene.host, "progress 1"));
 }
 
 TEST(a_rigid_job_is_never_moved) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Who is let in as an Arena job, with which sentence the others are turned away, and what an update
 // of a held job may do.
+#include <csignal>
 #include <string>
 #include <vector>
 
@@ -418,6 +419,22 @@ TEST(options_that_contradict_arena_are_refused) {
     f.no_requeue = true;
     refused(request({{"elastic", "yes"}}), f, "--no-requeue");
     accepted(request(), f);
+}
+
+TEST(an_elastic_job_is_told_by_a_signal_that_it_can_handle) {
+    SubmitFacts f = batch_job();
+    for (const int number : {0, SIGUSR1, SIGUSR2, SIGTERM}) {
+        f.signal = number;
+        accepted(request({{"elastic", "yes"}}), f);
+    }
+    const std::pair<int, const char*> useless[] = {
+        {SIGKILL, "KILL cannot"}, {SIGSTOP, "STOP cannot"}, {40, "40 cannot"}};
+    for (const auto& [number, name] : useless) {
+        f.signal = number;
+        refused(request({{"elastic", "yes"}}), f, name);
+        refused(request({{"elastic", "yes"}}), f, "accepted: USR1, USR2, TERM, INT, HUP");
+        accepted(request(), f);
+    }
 }
 
 TEST(lent_nodes_are_for_jobs_that_can_leave_them) {

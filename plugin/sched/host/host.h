@@ -283,6 +283,12 @@ class HostNodes {
     virtual ApplyResult fence(const Fencing&) = 0;
 };
 
+/// What the site says of leaving: see Config.
+struct LeaveRules {
+    double grace_s = 0;  ///< within which a job that is told to is to have left
+    std::int64_t requeue_code = 0;
+};
+
 /// Changes users' jobs.
 class HostJobs {
   public:
@@ -324,8 +330,20 @@ class HostJobs {
                                      const std::vector<AvoidedNode>& nodes) = 0;
     /// What a running job said of slow GPUs, as words of its AdminComment: see with_slow_words().
     virtual ApplyResult show_slowdown(JobId, std::uint32_t restart, const std::string& words) = 0;
-    /// Deadline passed: requeue and hold, if it still runs with that restart count.
+    /// Deadline passed: requeue and hold, if it still runs with that restart count. One that was
+    /// told to save has not: see left_unsaved().
     virtual ApplyResult requeue_hold(JobId, std::uint32_t restart) = 0;
+    struct Left {
+        JobId job = 0;
+        std::uint32_t user_id = 0;
+        double at_s = 0;
+    };
+    /// Jobs that were told to save and are over or completing are let go; those that left without a
+    /// checkpoint are requeued and held, as by the requeue code. `all`: whatever is in Slurm's list
+    /// is looked at, for they may have ended while nobody watched.
+    virtual std::vector<Left> settle_ends(const LeaveRules& rules, bool all) = 0;
+    /// The running job goes on: what it left without a checkpoint before counts no more.
+    virtual void note_progress(JobId job) = 0;
 };
 
 /// Makes Arena's own jobs.

@@ -11,6 +11,7 @@
 #include "plugin/sched/round/running.h"
 #include "plugin/sched/round/shares.h"
 #include "plugin/sched/round/stages.h"
+#include "site/leave_signals.h"
 
 namespace arena {
 namespace {
@@ -40,6 +41,7 @@ class Application {
     [[nodiscard]] bool checkpoint(const JobView& job, std::int64_t done, const Move& move);
     void write_facts();
     void settle_arrays();
+    void requeue(const JobView& job);
     void leave(const Order& order);
     void note_avoided(const Order& order);
     [[nodiscard]] Shape shape_for(const PlannedJob& planned, const Offer& offer,
@@ -101,8 +103,7 @@ void Application::carry_out(const Order& order) {
         case Order::Kind::join:
             return start_member(order);
         case Order::Kind::requeue:
-            changes_.requeues += is_done(host_.requeue_hold(job.id, job.facts.restart));
-            return;
+            return requeue(job);
         case Order::Kind::leave_to_slurm:
             changes_.opt_outs += is_done(host_.opt_out(order.shape));
             return;
@@ -129,6 +130,13 @@ void Application::settle_arrays() {
     }
 }
 
+void Application::requeue(const JobView& job) {
+    if (!is_done(host_.requeue_hold(job.id, job.facts.restart))) return;
+    ++changes_.requeues;
+    if (job.facts.mark && job.facts.mark->phase == Phase::checkpointing)
+        books_.note_unsaved(round_.snapshot.time_s, job.id, job.user_id);
+}
+
 void Application::leave(const Order& order) {
     const JobView& job = *order.job;
     if (!checkpoint(job, order.done, order.move)) return;
@@ -147,7 +155,8 @@ void Application::note_avoided(const Order& order) {
 
 /// Tells the job to save its state and exit.
 bool Application::checkpoint(const JobView& job, std::int64_t done, const Move& move) {
-    const int signal = signal_number(books_.site.config.checkpoint_signal);
+    const int signal =
+        value_of(leave_signals, books_.site.config.checkpoint_signal).value_or(SIGUSR1);
     if (!is_done(host_.checkpoint(job.id, job.facts.restart, signal, done, move))) return false;
     ++changes_.checkpoints;
     return true;
@@ -221,6 +230,8 @@ Shape Application::shape_for(const PlannedJob& planned, const Offer& offer,
         shape.exclude.push_back(round_.snapshot.nodes[index].name);
     shape.environment = launch_environment(request, offer);
     for (std::string& variable : watch_environment(request, books_.site.config))
+        shape.environment.push_back(std::move(variable));
+    for (std::string& variable : leave_environment(request, books_.site.config))
         shape.environment.push_back(std::move(variable));
     shape.admin_comment = admin_comment(state, offer);
     shape.system_comment = system_comment(*planned.offers, books_.statuses[shape.job].unmeasured);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cassert>
 
+#include "plugin/sched/host/move_end.h"
 #include "policy/arena/slurm_policies.h"
 
 namespace arena {
@@ -69,6 +70,10 @@ std::string Books::with_refused_update(JobId job, const std::string& reason) con
     const auto at = refused_updates.find(job);
     if (at == refused_updates.end()) return reason;
     return "update refused: " + at->second + (reason.empty() ? "" : "; " + reason);
+}
+
+void Books::note_unsaved(double at_s, JobId job, std::uint32_t uid) {
+    history.add({.at_s = at_s, .job = job, .uid = uid, .state = "left", .text = unsaved_words(1)});
 }
 
 void Books::forget_gone(const ClusterView& view) {

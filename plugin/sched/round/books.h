@@ -71,6 +71,7 @@ struct JobStatus {
     std::string none_why;             ///< and why it has none
     std::vector<std::string> avoids;  ///< nodes that it avoids, and why
     std::string array;                ///< what becomes of it with its siblings; "" = it has none
+    std::string unsaved;              ///< that it left without a checkpoint; "" = it did not
     SlowdownMode slowdown = SlowdownMode::off;
     std::size_t told = 0;  ///< a sum of what the history has last; 0 = nothing
 };
@@ -82,6 +83,8 @@ struct Books {
     /// What jobs reported before this life, from the store.
     void recall_observed();
     [[nodiscard]] std::string with_refused_update(JobId job, const std::string& reason) const;
+    /// An event of the job's history: it left without the checkpoint that it was told to make.
+    void note_unsaved(double at_s, JobId job, std::uint32_t uid);
     /// Forgets jobs that are not in the view. At the end of a round.
     void forget_gone(const ClusterView& view);
 

@@ -7,6 +7,7 @@
 
 #include "base/text.h"
 #include "plugin/sched/arrays/array_tasks.h"
+#include "plugin/sched/host/move_end.h"
 #include "plugin/sched/nodes/avoidance.h"
 #include "plugin/sched/round/running.h"
 #include "plugin/sched/round/shares.h"
@@ -69,6 +70,7 @@ class Intake {
     void add_running(const JobView& job, const SharedRequest& wanted, const Offer& plan);
     void add_returning(const JobView& job, const SharedRequest& wanted, const Offer& plan);
     void note_avoided(const JobView& job, JobStatus& status) const;
+    void note_facts(const JobView& job, const SharedRequest& wanted);
     [[nodiscard]] bool can_hold(const JobState& state, std::uint32_t node_set,
                                 const EffectiveRequest& wanted, const std::vector<Offer>& offers);
     void follow_unplannable(const JobView& job);
@@ -161,15 +163,22 @@ void Intake::consider(const JobView& job) {
         order(Order::Kind::requeue, job);
     if (job.facts.state != HostJobState::pending) return;
     ++round_.pending;
+    note_facts(job, wanted);
     JobStatus& status = books_.statuses[job.id];
-    status.uid = job.user_id;
-    status.slowdown = slowdown_of(wanted->request, config_);
     status.wanted = wanted;
-    note_avoided(job, status);
     if (!plannable(job.facts)) return follow_unplannable(job);
     if (!wanted->problem.empty()) return wait_held(job, wanted->problem);
     status.pools = books_.offers.shared_pools(view_, job);
     follow_pending(job, wanted);
+}
+
+/// What is so of it whether it waits or runs.
+void Intake::note_facts(const JobView& job, const SharedRequest& wanted) {
+    JobStatus& status = books_.statuses[job.id];
+    status.uid = job.user_id;
+    status.slowdown = slowdown_of(wanted->request, config_);
+    status.unsaved = unsaved_words(job.facts.mark ? job.facts.mark->unsaved : 0);
+    note_avoided(job, status);
 }
 
 void Intake::note_avoided(const JobView& job, JobStatus& status) const {
@@ -341,9 +350,7 @@ void Intake::follow_unplannable(const JobView& job) {
 /// Checkpoints an elastic job whose owner asks for another shape; others the policy may move.
 void Intake::follow_running(const JobView& job, const SharedRequest& wanted) {
     ++round_.running;
-    books_.statuses[job.id].uid = job.user_id;
-    books_.statuses[job.id].slowdown = slowdown_of(wanted->request, config_);
-    note_avoided(job, books_.statuses[job.id]);
+    note_facts(job, wanted);
     const std::optional<Offer>& plan = books_.requests.plan(job.id, job.offer_json);
     const auto& mark = job.facts.mark;
     const bool ours = mark && !mark->newer && plan;

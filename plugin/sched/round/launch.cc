@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "planner/requests/cluster_rules.h"
 #include "planner/search/offers.h"
+#include "plugin/sched/host/move_end.h"
 #include "plugin/sched/host/nonce.h"
 #include "request/launchers.h"
 
@@ -85,6 +86,12 @@ std::vector<std::string> watch_environment(const Request& request, const Config&
     if (const std::string key = new_nonce(); !key.empty())
         environment.push_back("ARENA_WATCH_KEY=" + key);
     return environment;
+}
+
+std::vector<std::string> leave_environment(const Request& request, const Config& config) {
+    if (!request.elastic) return {};
+    return {fmt::format("{}={}", leave_signal_variable, config.checkpoint_signal),
+            fmt::format("ARENA_REQUEUE_CODE={}", config.requeue_exit_code)};
 }
 
 std::string admin_comment(std::string_view state, const Offer& offer) {

@@ -23,6 +23,10 @@ std::vector<std::string> launch_environment(const Request& request, const Offer&
 /// off.
 std::vector<std::string> watch_environment(const Request& request, const Config& config);
 
+/// For a job that may be told to leave: ARENA_CHECKPOINT_SIGNAL and ARENA_REQUEUE_CODE of
+/// arena.yaml's keys.
+std::vector<std::string> leave_environment(const Request& request, const Config& config);
+
 /// What the request's launcher is told of the plan; empty where it has no words, or where they name
 /// the job's hosts, which only a running job knows.
 std::string launcher_arguments(const Request& request, const Plan& plan);

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <csignal>
 
+#include "plugin/sched/host/move_end.h"
 #include "plugin/sched/round/shares.h"
 
 namespace arena {
@@ -15,15 +15,6 @@ namespace {
 constexpr double ready_s = 5;
 
 }  // namespace
-
-int signal_number(std::string_view name) {
-    constexpr std::pair<std::string_view, int> numbers[] = {
-        {"USR1", SIGUSR1}, {"USR2", SIGUSR2}, {"TERM", SIGTERM}, {"INT", SIGINT},
-        {"HUP", SIGHUP},   {"CONT", SIGCONT}, {"URG", SIGURG},   {"QUIT", SIGQUIT}};
-    for (const auto& [known, number] : numbers)
-        if (known == name) return number;
-    return SIGUSR1;
-}
 
 bool inside_request(const Request& request, const Offer& offer) {
     const std::int64_t gpus = offer.grid.gpus();
@@ -62,6 +53,7 @@ std::string why_not_to_leave(const JobView& job, const Request& request, bool co
     const auto recent = [&](std::int64_t at) {
         return std::abs(now_s - static_cast<double>(at)) < 3600;
     };
+    if (counts && mark.unsaved >= max_unsaved_moves) return "it never leaves a checkpoint";
     if (counts &&
         std::count_if(mark.moves.begin(), mark.moves.end(), recent) >= config.moves_per_hour)
         return "it was moved often enough in this hour";

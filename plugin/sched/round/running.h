@@ -14,9 +14,6 @@
 
 namespace arena {
 
-/// The names that arena.yaml accepts.
-int signal_number(std::string_view name);
-
 /// False once its user has changed the request that it was started by.
 bool inside_request(const Request& request, const Offer& offer);
 

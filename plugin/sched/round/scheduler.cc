@@ -52,6 +52,7 @@ void Scheduler::round() {
     const auto stopping = [this] { return host_.stopping(); };
     Lap whole, part;
     stats_.collect_ms = stats_.plan_ms = stats_.decide_ms = stats_.apply_ms = 0;
+    settle_ends(true);
     host_.survey(asks_to_hold);
     stats_.survey_ms = part.ms();
     if (stopping()) return;
@@ -85,6 +86,14 @@ void Scheduler::round() {
     keep_history();
     stats_.jobs_planned = round_.planned.size();
     stats_.add_time(whole.ms());
+}
+
+void Scheduler::settle_ends(bool all) {
+    const Config& config = books_.site.config;
+    const LeaveRules rules{.grace_s = config.checkpoint_grace_s,
+                           .requeue_code = config.requeue_exit_code};
+    for (const HostJobs::Left& left : host_.settle_ends(rules, all))
+        books_.note_unsaved(left.at_s, left.job, left.user_id);
 }
 
 /// What is new, to who asks and to the file.
@@ -172,6 +181,7 @@ void Scheduler::observe(const LeftReport& left, double now_s) {
             fmt::format("JobId={} its report is left out: 8 times off the estimate of "
                         "{:.4g} s, or more",
                         left.job, observation.estimated_s));
+    host_.note_progress(left.job);
     ++stats_.reports;
     stats_.estimate_ratio.add(observation.iteration_s / observation.estimated_s);
     books_.measurements.keep_observed(run);

@@ -24,6 +24,9 @@ class Scheduler {
     /// One round. Not thread-safe; never called with locks held.
     void round();
 
+    /// Jobs that were told to leave and have ended are let go, in time for what waits for them:
+    /// between rounds, too. `all`: see HostJobs::settle_ends().
+    void settle_ends(bool all);
     /// A running job's iteration time: corrects the offers of its like from now on and goes to the
     /// store.
     void observe(const LeftReport& left, double now_s);

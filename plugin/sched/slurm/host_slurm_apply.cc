@@ -8,12 +8,14 @@
 
 #include "plugin/common/shared.h"
 #include "plugin/sched/host/end_comment.h"
+#include "plugin/sched/host/move_end.h"
 #include "plugin/sched/slurm/host_slurm_arrays.h"
 #include "plugin/sched/slurm/host_slurm_facts.h"
 #include "plugin/sched/slurm/host_slurm_launch.h"
 #include "plugin/sched/slurm/host_slurm_loans.h"
 #include "plugin/sched/slurm/host_slurm_partitions.h"
 #include "plugin/sched/slurm/slurm_util.h"
+#include "site/leave_signals.h"
 
 namespace arena {
 namespace {
@@ -141,6 +143,9 @@ int reshape(job_record_t* job, const Shape& shape, Phase phase) {
         const std::size_t equals = entry.find('=');
         set_supplement(job, entry.substr(0, equals), entry.substr(equals + 1));
     }
+    if (find_variable(job->details->env_sup, job->details->env_cnt, leave_signal_variable) &&
+        job->warn_signal != 0)
+        set_supplement(job, leave_signal_variable, name_of(leave_signals, +job->warn_signal));
     // sbatch sets these where it was asked for a shape; srun and frameworks read them.
     // Not from the description: update_job() takes out of it what was so before.
     if (job->batch_flag == 0)
@@ -361,10 +366,12 @@ namespace {
 
 /// The mark of a job that is told to save its state now. Who holds its next life goes on to do so.
 JobMark checkpointing_mark(const job_record_t* job, const std::optional<JobMark>& before,
-                           std::int64_t done, const Move& move) {
+                           int signal, std::int64_t done, const Move& move) {
     const OtherHold hold = before ? before->hold : OtherHold::none;
     JobMark mark = next_mark(before, Phase::checkpointing, job->restart_cnt, hold, time(nullptr));
+    mark.saved = mark.done;
     mark.done = done;
+    mark.signal = signal;
     add_avoided(mark, move.avoid);
     if (move.counts) add_move(mark, mark.since);
     return mark;
@@ -379,15 +386,19 @@ ApplyResult checkpoint_job(JobId id, std::uint32_t restart, int signal, std::int
     job_record_t* job = find_running(id, restart);
     if (!job) return failed(ApplyOutcome::stale, "the job does not run any more");
     const std::optional<JobMark> before = read_mark(job);
-    write_mark(job, checkpointing_mark(job, before, done, move));
-    // As sbatch --signal does: to the steps, and to the batch shell only when it is all there is.
-    const std::uint16_t flags = has_steps(job) ? 0 : KILL_JOB_BATCH;
+    const int sent = leave_signal(job->warn_signal, signal);
+    write_mark(job, checkpointing_mark(job, before, sent, done, move));
+    // As sbatch --signal does: to the steps, and to the batch shell only where that is asked for
+    // (--signal=B:...) or it is all there is.
+    const bool to_shell = (job->warn_flags & KILL_JOB_BATCH) != 0 || !has_steps(job);
+    const std::uint16_t flags = to_shell ? KILL_JOB_BATCH : 0;
     const int rc =
-        job_signal(job, static_cast<std::uint16_t>(signal), flags, slurm_conf.slurm_user_id, false);
+        job_signal(job, static_cast<std::uint16_t>(sent), flags, slurm_conf.slurm_user_id, false);
     if (rc != SLURM_SUCCESS) {
         if (before) write_mark(job, *before);
         return failed(ApplyOutcome::retry, slurm_strerror(rc));
     }
+    await_end(job);
     info("arena: JobId=%u signalled: to checkpoint for another plan", job->job_id);
     if (!move.why.empty()) assign_text(&job->state_desc, "Arena: " + move.why);
     if (!move.comment.empty())
@@ -429,14 +440,28 @@ ApplyResult requeue_held_job(JobId id, std::uint32_t restart) {
     if (!lock) return stopping();
     job_record_t* job = find_started(id, restart);
     if (!job) return failed(ApplyOutcome::stale, "the job does not run any more");
-    const OtherHold hold = read_mark(job).value_or(JobMark{}).hold;
+    const std::optional<JobMark> before = read_mark(job);
     const int rc = requeue_job(job, JOB_REQUEUE_HOLD);
     if (rc != SLURM_SUCCESS) return failed(ApplyOutcome::retry, slurm_strerror(rc));
     // The count has moved on with the requeue: this mark says that the hold is ours.
-    write_mark(job, Phase::checkpointing, hold);
+    if (before && before->phase == Phase::checkpointing)
+        write_mark(job, left_unsaved(*before, job->restart_cnt, time(nullptr)));
+    else
+        write_mark(job, Phase::checkpointing, before.value_or(JobMark{}).hold);
     info("arena: JobId=%u requeued: no checkpoint before the deadline", job->job_id);
     schedule_job_save();
     return {};
+}
+
+void note_job_progress(JobId id) {
+    ActionLock lock;
+    if (!lock) return;
+    job_record_t* job = find_job_record(id);
+    std::optional<JobMark> mark = job && arena_record(job) ? read_mark(job) : std::nullopt;
+    if (!mark || mark->unsaved == 0) return;
+    mark->unsaved = 0;
+    write_mark(job, *mark);
+    schedule_job_save();
 }
 
 }  // namespace arena

@@ -6,6 +6,7 @@
 
 #include <functional>
 
+#include "plugin/common/slurm_compat.h"
 #include "plugin/sched/host/host.h"
 
 namespace arena {
@@ -24,5 +25,14 @@ ApplyResult note_avoided_nodes(JobId id, std::uint32_t restart,
                                const std::vector<AvoidedNode>& nodes);
 ApplyResult show_slowdown(JobId id, std::uint32_t restart, const std::string& words);
 ApplyResult requeue_held_job(JobId id, std::uint32_t restart);
+void note_job_progress(JobId id);
+
+/// Slurm keeps the job, which runs, COMPLETING when it ends, with its nodes given back, until
+/// settle_job_ends() has looked at its end: dependencies are not asked before. Under the write
+/// locks.
+void await_end(job_record_t* job);
+std::vector<HostJobs::Left> settle_job_ends(const LeaveRules& rules, bool all);
+/// Of an earlier life of the plug-in, whose jobs Slurm has read anew since.
+void forget_awaited_ends();
 
 }  // namespace arena

@@ -221,6 +221,10 @@ class SlurmHost : public Host {
     ApplyResult requeue_hold(JobId id, std::uint32_t restart) override {
         return requeue_held_job(id, restart);
     }
+    std::vector<Left> settle_ends(const LeaveRules& rules, bool all) override {
+        return settle_job_ends(rules, all);
+    }
+    void note_progress(JobId id) override { note_job_progress(id); }
     CarrierStart start_carrier(const CarrierSpec& spec) override { return create_carrier(spec); }
     Started start_array(const ArrayCarrierSpec& spec) override { return start_array_carrier(spec); }
     void end_array(JobId id, bool at_once) override { end_array_carrier(id, at_once); }

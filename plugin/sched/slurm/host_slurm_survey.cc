@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "plugin/sched/host/end_comment.h"
+#include "plugin/sched/host/move_end.h"
 #include "plugin/sched/slurm/host_slurm_apply.h"
 #include "plugin/sched/slurm/host_slurm_facts.h"
 #include "plugin/sched/slurm/host_slurm_partitions.h"
@@ -278,6 +279,123 @@ void write_expected_starts(const std::vector<Host::Expected>& starts, std::int64
         if (IS_JOB_PENDING(job) && !IS_JOB_COMPLETING(job) && job->priority == 0)
             job->start_time = static_cast<time_t>(wanted[i]->start_s);
     });
+}
+
+// ---- ends of jobs that were told to leave ------------------------------------------------------
+
+namespace {
+
+/// Jobs whose ends Slurm awaits us with, as it does an EpilogSlurmctld of theirs; in which life.
+/// Only slurmctld's memory knows of it: after a restart settle_job_ends() asks for it anew, and an
+/// end that came first is found as it is.
+std::map<JobId, std::uint32_t>& awaited() {
+    static std::map<JobId, std::uint32_t> ends;
+    return ends;
+}
+
+bool has_nodes(const job_record_t* job) {
+    return (IS_JOB_RUNNING(job) || IS_JOB_SUSPENDED(job)) && !IS_JOB_COMPLETING(job);
+}
+
+/// In this life.
+bool is_told(const job_record_t* job) {
+    if (!arena_record(job)) return false;
+    const auto mark = read_mark(job);
+    return mark && !mark->newer && mark->phase == Phase::checkpointing &&
+           mark->restart == job->restart_cnt;
+}
+
+bool has_failed(const job_record_t* job) { return (job->job_state & JOB_STATE_BASE) == JOB_FAILED; }
+
+JobEnd end_of(const job_record_t* job) {
+    return {.failed = has_failed(job),
+            .status = job->exit_code,
+            .at_s = static_cast<double>(job->end_time)};
+}
+
+/// Told, and over or not awaited, for slurmctld was started since.
+bool was_missed(const job_record_t* job) {
+    if (has_failed(job)) return is_told(job);
+    return has_nodes(job) && !awaited().contains(job->job_id) && is_told(job);
+}
+
+std::vector<JobId> awaited_and_over() {
+    std::vector<JobId> ids;
+    if (awaited().empty()) return ids;
+    SlurmLock lock(SlurmLock::Kind::read);
+    for (const auto& [id, life] : awaited()) {
+        const job_record_t* job = find_job_record(id);
+        if (!job || !has_nodes(job)) ids.push_back(id);
+    }
+    return ids;
+}
+
+/// As the requeue code would, but that nobody who waits for its failure sees a special exit. Slurm
+/// requeues what completes by the flag, and what is over by request.
+bool requeue_unsaved(job_record_t* job) {
+    const JobMark before = *read_mark(job);
+    const bool completes = IS_JOB_COMPLETING(job);
+    // Whatever comes of it, it is tried once.
+    write_mark(job, left_unsaved(before, job->restart_cnt + 1, time(nullptr)));
+    const int rc = completes ? SLURM_SUCCESS : requeue_job(job, JOB_REQUEUE_HOLD);
+    if (rc != SLURM_SUCCESS) {
+        error("arena: JobId=%u left without a checkpoint, and cannot be requeued: %s", job->job_id,
+              slurm_strerror(rc));
+        return false;
+    }
+    if (completes) {
+        set_state_flag(job, JOB_REQUEUE);
+        job->direct_set_prio = 1;
+        job->priority = 0;
+        job->state_reason = WAIT_HELD;
+        assign_text(&job->state_desc, "Arena: left without a checkpoint");
+    }
+    info("arena: JobId=%u left without a checkpoint: requeued, goes on from its last one",
+         job->job_id);
+    note_job_change();
+    schedule_job_save();
+    return true;
+}
+
+/// Whether Slurm waits for us with it is told in `waits`.
+bool settle_end(JobId id, const LeaveRules& rules, bool& waits, HostJobs::Left& left) {
+    ActionLock lock;
+    if (!lock) return false;
+    job_record_t* job = find_job_record(id);
+    if (job && has_nodes(job)) {
+        if (is_told(job)) await_end(job);
+        return false;
+    }
+    const auto at = awaited().find(id);
+    waits = job && at != awaited().end() && job->prep_epilog_cnt > 0;
+    if (at != awaited().end()) awaited().erase(at);
+    if (!job || !arena_record(job) || !leaves_unsaved(facts_of(job), end_of(job), rules))
+        return false;
+    left = {job->job_id, job->user_id, static_cast<double>(time(nullptr))};
+    return requeue_unsaved(job);
+}
+
+}  // namespace
+
+void await_end(job_record_t* job) {
+    if (awaited().insert_or_assign(job->job_id, job->restart_cnt).second) ++job->prep_epilog_cnt;
+}
+
+void forget_awaited_ends() { awaited().clear(); }
+
+std::vector<HostJobs::Left> settle_job_ends(const LeaveRules& rules, bool all) {
+    std::vector<JobId> ids = awaited_and_over();
+    if (all)
+        for (const JobId id : ids_of(was_missed))
+            if (std::find(ids.begin(), ids.end(), id) == ids.end()) ids.push_back(id);
+    std::vector<HostJobs::Left> unsaved;
+    for (const JobId id : ids) {
+        bool waits = false;
+        HostJobs::Left left;
+        if (settle_end(id, rules, waits, left)) unsaved.push_back(left);
+        if (waits) epilog_is_done(id);
+    }
+    return unsaved;
 }
 
 }  // namespace arena

@@ -21,6 +21,7 @@
 #include "plugin/sched/live/live_json.h"
 #include "plugin/sched/round/scheduler.h"
 #include "plugin/sched/slurm/host_slurm.h"
+#include "plugin/sched/slurm/host_slurm_apply.h"
 #include "plugin/sched/socket/socket_server.h"
 #include "plugin/sched/socket/verbs.h"
 #include "policy/arena/slurm_policies.h"
@@ -90,6 +91,7 @@ void Plugin::start() {
             "the main loop only",
             problem.c_str());
     stopping_ = false;
+    forget_awaited_ends();
     wake_fd_ = open_round_fd();
     thread_ = std::thread([this] { run(); });
 }
@@ -448,12 +450,14 @@ void Plugin::run() noexcept {
             if (!controller_is_ready()) continue;
             const bool is_asked =
                 reload_.exchange(false);  // before the first load, too: once is enough
-            if (!loaded || is_asked) {
-                loaded = true;
+            const bool is_new = !std::exchange(loaded, true);
+            if (is_new || is_asked) {
                 load();
                 woken_ = true;
             }
             take_in_reports();
+            // Where Arena is off, too: what was told to leave is not to wait for it.
+            if (scheduler_ && !unsound_) scheduler_->settle_ends(is_new);
             if (scheduler_ && !unsound_ && round_is_due()) guarded_round();
         } catch (const std::exception& fault) {
             note_fault(fault.what());
