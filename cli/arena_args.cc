@@ -23,18 +23,22 @@ using namespace arena;
 namespace {
 
 constexpr int exit_told = 0;
+/// contrib/launchers/elastic.sh, for job scripts, which Slurm copies away from the files beside
+/// them.
+constexpr std::string_view elastic_script =
+#include "cli/elastic_script.inc"
+    ;
 constexpr std::size_t max_table_bytes = 64 * 1024;
 
 struct Arguments {
     std::string launcher, version, table;
-    bool list = false, versions = false, help = false;
+    bool list = false, versions = false, elastic = false, help = false;
 };
 
 std::string usage_line() {
     return fmt::format(
-        "usage: arena-args [NAME[@VERSION]] [--version V] [--table FILE] [--list] [--versions], "
-        "with "
-        "NAME one of: {}; without it the job's ARENA_LAUNCHER",
+        "usage: arena-args [NAME[@VERSION]] [--version V] [--table FILE] [--list] [--versions] "
+        "[--elastic], with NAME one of: {}; without it the job's ARENA_LAUNCHER",
         launcher_names());
 }
 
@@ -50,6 +54,8 @@ Result<Arguments> parse_arguments(const std::vector<std::string_view>& words) {
             if (i + 1 == words.size() || words[i + 1].empty())
                 return misuse(fmt::format("{} needs a value", word));
             (word == "--table" ? a.table : a.version) = words[++i];
+        } else if (word == "--elastic") {
+            a.elastic = true;
         } else if (word == "--list" || word == "--versions" || word == "--help" || word == "-h") {
             (word == "--list" ? a.list : word == "--versions" ? a.versions : a.help) = true;
         } else if (word.starts_with("-")) {
@@ -286,6 +292,10 @@ int main(int argc, char** argv) try {
     if (!arguments) return fail(arguments.error());
     if (arguments->help) {
         fmt::print("{}\n", usage_line());
+        return exit_told;
+    }
+    if (arguments->elastic) {
+        fmt::print("{}", elastic_script);
         return exit_told;
     }
     return arguments->list ? list_launchers() : tell(*arguments);

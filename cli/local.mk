@@ -3,6 +3,11 @@
 bin_PROGRAMS += arena arena-args
 arena_args_SOURCES = cli/arena_args.cc
 arena_args_LDADD = $(request_libs)
+cli/elastic_script.inc: contrib/launchers/elastic.sh cli/local.mk
+	$(AM_V_GEN)$(MKDIR_P) cli && printf 'R"arena(' >$@.new && cat "$(srcdir)/contrib/launchers/elastic.sh" >>$@.new && \
+	printf ')arena"\n' >>$@.new && mv $@.new $@
+cli/arena_args.$(OBJEXT): cli/elastic_script.inc
+CLEANFILES += cli/elastic_script.inc
 arena_SOURCES = \
 	cli/main.cc \
 	cli/common/ask.h cli/common/ask.cc \

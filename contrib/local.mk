@@ -12,6 +12,7 @@ dist_launchers_SCRIPTS = \
 	# end
 dist_launchers_DATA = \
 	contrib/launchers/checkpoint_on_signal.py \
+	contrib/launchers/elastic.sh \
 	# end
 TESTS += tests/t0425-launchers.t
 dist_check_SCRIPTS += tests/t0425-launchers.t

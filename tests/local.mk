@@ -115,6 +115,7 @@ black_box_tests = \
 	tests/issues/i0016-a7-profiling-turns.t \
 	tests/issues/i0016-a8-false-reports.t \
 	tests/issues/i0016-a12-hanging-spool.t tests/issues/i0022-requeued-at-once.t \
+	tests/issues/i0035-a1-killed-by-our-move.t \
 	# end
 issue_tests = \
 	tests/issues/i0016-a12-trust-and-silence.t \
@@ -131,9 +132,9 @@ CLEANFILES += tests/tools/hanging_open.so
 EXTRA_DIST += tests/tools/hanging_open.cc
 EXTRA_DIST += $(issue_tests)
 EXTRA_DIST += $(black_box_tests) \
-	tests/lib/arena.sh tests/lib/command.sh tests/lib/bare_debian.sh tests/lib/train.sh tests/lib/watched.sh tests/lib/loans.sh tests/lib/mpi.sh tests/lib/siblings.sh \
+	tests/lib/arena.sh tests/lib/command.sh tests/lib/bare_debian.sh tests/lib/train.sh tests/lib/watched.sh tests/lib/loans.sh tests/lib/mpi.sh tests/lib/siblings.sh tests/lib/movers.sh \
 	tests/packages/autopkgtest tests/packages/bare-debian tests/packages/bare-rpm tests/packages/rpm-content \
-	tests/soak/kill9 tests/soak/judge.awk \
+	tests/soak/kill9 tests/soak/judge.awk tests/soak/moves \
 	tests/soak/submit-race tests/tools/race_submit.cc \
 	tests/soak/shutdown-bursts tests/soak/loan-cycles tests/lib/bursts.sh \
 	tests/lib/cluster.sh \

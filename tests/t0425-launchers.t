@@ -88,13 +88,13 @@ called() {
     (cd "$work" && env "${plan_of[@]}" "$launchers/$1" "${@:2}") >"$work/script.out" 2>&1
     paste -sd' ' "$work/called" 2>/dev/null
 }
-like "$(called megatron.sh --lr 1)" ' python /opt/megatron/pretrain_gpt.py --tensor-model-parallel-size 1 .* --bf16 .* --exit-signal-handler --lr 1$' \
+like "$(called megatron.sh --lr 1)" ' TERM bash -c .* python /opt/megatron/pretrain_gpt.py --tensor-model-parallel-size 1 .* --bf16 .* --exit-signal-handler --lr 1$' \
     "megatron.sh hands the plan and its own arguments to pretrain_gpt.py"
 plan_of+=(ARENA_LAUNCHER=torchtitan@0.2 ARENA_ZERO_STAGE=1)
-like "$(called torchtitan.sh --x)" '^srun torchrun --nnodes=2 --nproc_per_node=2 .* -m torchtitan.train --x --parallelism.*' \
+like "$(called torchtitan.sh --x)" ' _ end torchrun --nnodes=2 --nproc_per_node=2 .* -m torchtitan.train --x --parallelism.*' \
     "torchtitan.sh starts one torchrun per node"
 plan_of+=(ARENA_LAUNCHER=nemo)
-like "$(called nemo.sh llama3_8b)" '^srun nemo llm pretrain --factory llama3_8b --yes trainer.num_nodes=2 trainer.devices=2 trainer.strategy' \
+like "$(called nemo.sh llama3_8b)" ' _ TERM nemo llm pretrain --factory llama3_8b --yes trainer.num_nodes=2 trainer.devices=2 trainer.strategy' \
     "nemo.sh overrides the recipe"
 plan_of+=(ARENA_LAUNCHER=torchrun)
 like "$(called torchrun.sh train.py --lr 1)" 'exec torchrun .* _ --nnodes=2 --nproc_per_node=2 .*:20042 train.py --lr 1$' "torchrun.sh runs the script"
@@ -104,18 +104,18 @@ called deepspeed.sh ds.json train.py >"$work/words"
 like "$(<"$work/script.out")" 'cannot be told pipeline stages' "deepspeed.sh refuses a pipeline"
 is "$(<"$work/words")" '' "and starts nothing"
 plan_of+=(ARENA_PP=1 ARENA_DP=4 ARENA_NUM_MICRO_BATCHES=2 ARENA_STAGE_LAYERS=12 ARENA_ZERO_STAGE=2)
-like "$(called deepspeed.sh ds.json train.py)" 'train.py --deepspeed --deepspeed_config 42.ds_config.json$' "deepspeed.sh runs the script with a JSON of its own"
+like "$(called deepspeed.sh ds.json train.py)" ' _ ranks torchrun .* train.py --deepspeed --deepspeed_config 42.ds_config.json$' "deepspeed.sh runs the script with a JSON of its own"
 is "$(jq -c . "$work/42.ds_config.json")" \
     '{"zero_optimization":{"overlap_comm":true,"stage":2},"train_batch_size":16,"train_micro_batch_size_per_gpu":2,"gradient_accumulation_steps":2,"bf16":{"enabled":true},"fp16":{"enabled":false}}' \
     "in which the plan stands beside what the user wrote"
 plan_of+=(ARENA_LAUNCHER=hf-trainer ARENA_ZERO_STAGE=3)
 echo '{"output_dir":"out","bf16":false,"fsdp_config":{"transformer_layer_cls_to_wrap":["Block"]}}' >"$work/args.json"
-like "$(called hf-trainer.sh args.json train.py)" '^srun torchrun --nnodes=2 .* train.py 42.arguments.json$' "hf-trainer.sh runs the script with a JSON of its own"
+like "$(called hf-trainer.sh args.json train.py)" ' _ ranks=TERM torchrun --nnodes=2 .* train.py 42.arguments.json$' "hf-trainer.sh runs the script with a JSON of its own"
 is "$(jq -c . "$work/42.arguments.json")" \
-    '{"output_dir":"out","bf16":true,"fsdp_config":{"transformer_layer_cls_to_wrap":["Block"],"version":2,"reshard_after_forward":true,"activation_checkpointing":false},"per_device_train_batch_size":2,"gradient_accumulation_steps":2,"deepspeed":null,"auto_find_batch_size":false,"accelerator_config":{"split_batches":false,"gradient_accumulation_kwargs":{"sync_each_batch":true}},"fsdp":true,"gradient_checkpointing":false,"fp16":false}' \
+    '{"output_dir":"out","bf16":true,"fsdp_config":{"transformer_layer_cls_to_wrap":["Block"],"version":2,"reshard_after_forward":true,"activation_checkpointing":false},"per_device_train_batch_size":2,"gradient_accumulation_steps":2,"deepspeed":null,"auto_find_batch_size":false,"accelerator_config":{"split_batches":false,"gradient_accumulation_kwargs":{"sync_each_batch":true}},"fsdp":true,"gradient_checkpointing":false,"fp16":false,"enable_jit_checkpoint":true}' \
     "in which the plan stands beside what the user wrote"
 plan_of+=(ARENA_LAUNCHER=lightning)
-like "$(called lightning.sh train.py fit)" '^srun python train.py fit --trainer.accelerator=gpu --trainer.num_nodes=2 --trainer.devices=2 .*=FULL_SHARD' \
+like "$(called lightning.sh train.py fit)" ' _ own python train.py fit --trainer.accelerator=gpu --trainer.num_nodes=2 --trainer.devices=2 .*=FULL_SHARD' \
     "lightning.sh hands the plan to the script's CLI"
 mkdir "$work/step" # a srun that runs the second task of the step
 printf '#!/bin/bash\nSLURM_NODEID=1 exec "$@"\n' >"$work/step/srun"
@@ -205,6 +205,17 @@ if [[ ! -x /usr/bin/python3 ]]; then skip 4 "python3 is not installed"; else
     is "$(cat "$work/told" 2>&1)" "the agent saw its rank end with 99" "torchrun outlives the signal"
     not_ok "and no file is left" compgen -G "$work/.arena-left.*"
 fi
+
+ok "arena-args --elastic prints what the job scripts share" diff "$launchers/elastic.sh" <(arena-args --elastic)
+refused 2 "'rank' is not one of: own ranks TERM ranks=TERM end" bash -c 'eval "$(arena-args --elastic)"; elastic_srun rank true'
+# died HOW: the exit code of a script whose only task is told, and ends with 0 without having saved
+died() {
+    env "${plan_of[@]}" STUB="$work" bash -c 'eval "$(arena-args --elastic)"
+        elastic_srun "$1" bash -c "kill -USR1 \$PPID; exec sleep 60"' _ "$1" >/dev/null 2>&1
+    echo $?
+}
+is "$(died end)" 143 "end: what knows no signal is ended"
+is "$(died TERM)" 143 "TERM: one that dies of SIGTERM has not saved, and does not leave with the requeue code"
 
 # ---- the PyTorch example -------------------------------------------------------------------------
 example=$launchers/checkpoint_on_signal.py

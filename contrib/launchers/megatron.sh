@@ -9,23 +9,9 @@ plan=$(arena-args)
 mapfile -t args <<<"$plan"
 MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 export MASTER_ADDR MASTER_PORT=$((20000 + SLURM_JOB_ID % 10000)) CUDA_DEVICE_MAX_CONNECTIONS=1
-# Arena signals SIGUSR1 to all processes of the job's steps, not to this script. Megatron-LM saves and leaves on SIGTERM
-# only: each task ignores SIGUSR1 in its rank, notes it in a file and sends the rank SIGTERM.
-export ARENA_LEFT_FILE=$PWD/.arena-left.$SLURM_JOB_ID
-rm -f "$ARENA_LEFT_FILE"
+eval "$(arena-args --elastic)"
+# Megatron-LM saves and leaves on SIGTERM only. torch_dist checkpoints load in any shape.
 # shellcheck disable=SC2016  # expands in the task
-task='export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS
-trap "" USR1
-"$@" &
-trap "trap \"\" USR1; : >\"\$ARENA_LEFT_FILE\"; kill -TERM $! 2>/dev/null" USR1
-wait $!
-code=$?
-if ((code > 128)); then wait $!; code=$?; fi # the signal had ended the first
-exit $code'
-code=0
-# torch_dist checkpoints load in any shape.
-srun bash -c "$task" _ \
+elastic_srun TERM bash -c 'export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS; exec "$@"' _ \
     python "${MEGATRON:?MEGATRON names the directory of Megatron-LM}/pretrain_gpt.py" "${args[@]}" \
-    --save checkpoints --load checkpoints --ckpt-format torch_dist --exit-signal-handler "$@" || code=$?
-if [[ -e $ARENA_LEFT_FILE ]]; then rm -f "$ARENA_LEFT_FILE"; exit "${ARENA_REQUEUE_CODE:-99}"; fi
-exit "$code"
+    --save checkpoints --load checkpoints --ckpt-format torch_dist --exit-signal-handler "$@"
