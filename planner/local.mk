@@ -58,6 +58,7 @@ plans_libs = libarena_plans.la $(operators_libs)
 noinst_LTLIBRARIES += libarena_search.la
 libarena_search_la_SOURCES = \
 	planner/search/budget.h planner/search/budget.cc \
+	planner/search/would_fit.h planner/search/would_fit.cc \
 	planner/search/candidate_layers.h planner/search/candidate_layers.cc \
 	planner/search/grids.h planner/search/grids.cc \
 	planner/search/mixed.h planner/search/mixed.cc \

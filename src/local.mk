@@ -72,11 +72,13 @@ libarena_request_la_SOURCES = \
 	src/request/launchers.h src/request/launchers.cc \
 	src/request/options.h src/request/options.cc \
 	src/request/request.h src/request/request.cc \
+	src/request/script_programs.h src/request/script_programs.cc \
 	# end
 request_libs = libarena_request.la $(site_libs)
 
 # Compiled in, in this order.
 launcher_tables = \
+	src/request/launchers/ddp.table \
 	src/request/launchers/env.table \
 	src/request/launchers/torchrun.table \
 	src/request/launchers/arena-train.table \

@@ -11,11 +11,11 @@ make_work
 start_cluster --arena on --arena-set policy=fifo --nodes a40:1x4,a100:1x4 --profile off
 long=$(script 'sleep 3000')
 
-first=$(submit --arena-model=gpt2 --arena-batch=32 --time=10 -o /dev/null "$long")
+first=$(submit --arena-model=gpt2 --arena-launcher=env --arena-batch=32 --time=10 -o /dev/null "$long")
 ok 'the first job runs' wait_for_state "$first" RUNNING
-second=$(submit --arena-model=gpt2 --arena-batch=32 --time=10 -o /dev/null "$long")
+second=$(submit --arena-model=gpt2 --arena-launcher=env --arena-batch=32 --time=10 -o /dev/null "$long")
 ok 'the second job runs' wait_for_state "$second" RUNNING
-third=$(submit --arena-model=gpt2 --arena-batch=32 --time=10 -o /dev/null "$long")
+third=$(submit --arena-model=gpt2 --arena-launcher=env --arena-batch=32 --time=10 -o /dev/null "$long")
 ordinary=$(submit --gres=none --time=1 -o /dev/null "$long")
 # shellcheck disable=SC2317 # called through ok
 explained() { arena explain "$1" --json 2>/dev/null | jq -e "$2" >/dev/null; }
@@ -44,14 +44,14 @@ is "$(grep -cE '^  [0-9x]+a[0-9]+ pp[0-9]+: ' <<<"$all")" "$(arena explain "$sec
     'and all that is not possible, in the words of plans'
 unlike "$text$all" ' in [0-9]+ stages' 'nobody counts stages in words'
 is "$(printf '%s\n' "$text" "$all" | awk 'length($0) > 100')" '' 'in 100 columns'
-wide=$(submit --arena-model=gpt2 --arena-batch=30 --arena-gpus=1-4 --hold --time=10 -o /dev/null "$long")
-ok 'the shown plan is accepted as a pin' submit --hold --arena-model=gpt2 --arena-batch=32 --time=10 \
+wide=$(submit --arena-model=gpt2 --arena-launcher=env --arena-batch=30 --arena-gpus=1-4 --hold --time=10 -o /dev/null "$long")
+ok 'the shown plan is accepted as a pin' submit --hold --arena-model=gpt2 --arena-launcher=env --arena-batch=32 --time=10 \
     --arena-plan="$(sed -n 's/^-> *[0-9]* *[^ ]* *\(pp[^ ]*\) .*/\1/p' <<<"$text")" -o /dev/null "$long"
-ok 'and that of AdminComment' submit --hold --arena-model=gpt2 --arena-batch=32 --time=10 \
+ok 'and that of AdminComment' submit --hold --arena-model=gpt2 --arena-launcher=env --arena-batch=32 --time=10 \
     --arena-plan="$(job_field "$second" AdminComment | sed 's/.*plan=\([^ ]*\).*/\1/')" -o /dev/null "$long"
-like "$(submit --hold --arena-model=gpt2 --arena-batch=32 --arena-plan=pp1,dp2,tp1,mb4x16 --wrap true)" \
+like "$(submit --hold --arena-model=gpt2 --arena-launcher=env --arena-batch=32 --arena-plan=pp1,dp2,tp1,mb4x16 --wrap true)" \
     'mb4x16 of dp2 makes 128 samples, not the batch 32' 'one of another batch is refused'
-pinned=$(submit --hold --arena-model=gpt2 --arena-batch=32 --arena-plan=pp1,tp1,mb4x4 --wrap true)
+pinned=$(submit --hold --arena-model=gpt2 --arena-launcher=env --arena-batch=32 --arena-plan=pp1,tp1,mb4x4 --wrap true)
 like "$(scontrol show job "$pinned")" 'JobId' 'micro-batches and their number say the replicas'
 ok 'queue has them in 100 columns' bash -c "arena queue | awk 'length(\$0) > 100 { exit 1 }'"
 scancel "$wide" "$pinned"
@@ -73,8 +73,8 @@ like "$(arena --config "$work/unmapped.yaml" doctor)" 'FAIL +gpu:a100: has no ha
 not_ok 'and ends in no' arena --config "$work/unmapped.yaml" doctor
 # ---- the end --------------------------------------------------------------------------------------
 scancel "$first" "$second" "$third"   # nothing stands before the others
-brief=$(submit --arena-model=gpt2 --arena-batch=32 --time=10 --arena-plan=pp1,dp1,tp1 -o /dev/null --wrap true)
-failing=$(submit --arena-model=gpt2 --arena-batch=32 --time=10 --arena-plan=pp1,dp1,tp1 -o /dev/null --wrap 'exit 3')
+brief=$(submit --arena-model=gpt2 --arena-launcher=env --arena-batch=32 --time=10 --arena-plan=pp1,dp1,tp1 -o /dev/null --wrap true)
+failing=$(submit --arena-model=gpt2 --arena-launcher=env --arena-batch=32 --time=10 --arena-plan=pp1,dp1,tp1 -o /dev/null --wrap 'exit 3')
 for end in "$first CANCELLED cancelled" "$brief COMPLETED completed" "$failing FAILED failed"; do
     read -r job state word <<<"$end"
     ok "job $job ends $state" wait_for_state "$job" "$state" 60

@@ -44,7 +44,7 @@ refuses() {
     pass "$name"
 }
 arena() { local name=$1 pattern=$2; shift 2; refuses "$name" "$pattern" sbatch "$@" "$plain"; }
-good=(--arena-model=gpt2 --arena-batch=64)
+good=(--arena-model=gpt2 --arena-batch=64) any=("${good[@]}" --arena-launcher=env)
 
 # ---- options ----------------------------------------------------------------------------------
 arena "an unknown model is refused" "--arena-model.*nosuchmodel.*built-in" --arena-model=nosuchmodel --arena-batch=8
@@ -67,15 +67,19 @@ arena "a GPU type given twice is refused" "--arena-types.*twice" "${good[@]}" --
 arena "a malformed type list is refused" "--arena-types" "${good[@]}" --arena-types='a40;reboot'
 arena "a GPU type that arena.yaml does not map is refused" "l4.*arena.yaml" "${good[@]}" --arena-types=l4
 arena "a partition of unmapped GPUs is refused" "partition l4" "${good[@]}" -p l4
-arena "a pin of more stages than layers is refused" "pp16 needs at least 16 layers" "${good[@]}" --arena-plan=pp16
-arena "a pin that does not divide the heads is refused" "tp5 does not divide" "${good[@]}" --arena-plan=tp5
+arena "a pin of more stages than layers is refused" "pp16 needs at least 16 layers" "${any[@]}" --arena-plan=pp16
+arena "a pin that does not divide the heads is refused" "tp5 does not divide" "${any[@]}" --arena-plan=tp5
+arena "a pin of stages is refused for a DDP script, which is the default" \
+    "--arena-plan.*launcher ddp cannot be told pipeline stages; accepted: pp1, or another launcher" "${good[@]}" --arena-plan=pp2
+arena "as is one of tensor parallelism" "launcher ddp cannot be told tensor parallelism of 2; accepted: tp1" "${good[@]}" --arena-plan=tp2
+arena "as are GPUs that do not divide the batch" "--arena-gpus.*3 GPUs do not share out the batch 64 evenly, and under the launcher ddp each has a whole replica" "${good[@]}" --arena-gpus=3
 arena "a pin that splits convolutions is refused where the launcher cannot" \
     "--arena-plan.*launcher megatron@0.13 cannot be told convolutions split by tp2; accepted: tp1" \
     --arena-model=wide-resnet-1b --arena-batch=64 --arena-launcher=megatron --arena-plan=tp2
 arena "a pin that does not divide the channels is refused" "tp3 does not divide the 320 base channels" \
-    --arena-model=wide-resnet-1b --arena-batch=64 --arena-plan=tp3
-arena "a pin beyond the cluster is refused" "--arena-plan.*takes 12 GPUs" "${good[@]}" --arena-plan=pp12,dp1,tp1
-arena "a pin outside the GPU range is refused" "--arena-gpus=2-4 does not allow" "${good[@]}" --arena-plan=pp2,dp4,tp1 --arena-gpus=2-4
+    --arena-model=wide-resnet-1b --arena-batch=64 --arena-launcher=env --arena-plan=tp3
+arena "a pin beyond the cluster is refused" "--arena-plan.*takes 12 GPUs" "${any[@]}" --arena-plan=pp12,dp1,tp1
+arena "a pin outside the GPU range is refused" "--arena-gpus=2-4 does not allow" "${any[@]}" --arena-plan=pp2,dp4,tp1 --arena-gpus=2-4
 for pin in zz3 pp pp0 pp-1 pp2pp2 pp2,pp2 '' pp99999999999 'pp2;'; do
     arena "pin '$pin' is refused" "--arena-plan" "${good[@]}" --arena-plan="$pin"
 done

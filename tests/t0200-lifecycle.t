@@ -26,7 +26,7 @@ after_killed=$(train dep --arena-gpus=1 --dependency="afternotok:$first" --kill-
 # ---- the whole way -------------------------------------------------------------------------------
 if command -v jq >/dev/null; then
     rank=$ARENA_SRCDIR/contrib/quickstart.d/rank.sh
-    whole=$(submit --time=10 -o "$work/whole.out" --arena-model=gpt2 --arena-batch=64 --arena-types=big \
+    whole=$(submit --time=10 -o "$work/whole.out" --arena-model=gpt2 --arena-launcher=env --arena-batch=64 --arena-types=big \
         "$(script "srun --kill-on-bad-exit=1 bash $rank")")
     ok "a job with a model and a batch starts and completes" wait_for_state "$whole" COMPLETED 40
     is "$(grep -c ': ok: ' "$work/whole.out")" "$(job_field "$whole" NumTasks)" \

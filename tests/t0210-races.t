@@ -102,7 +102,7 @@ as_owner() { submitter "$@"; }
 sbatch_as() {   # sbatch_as ROW OPTIONS...: an Arena job for the row's type, by its owner
     local i=$1
     shift
-    as_owner "$i" sbatch --parsable --time=60 -o /dev/null --chdir=/ --arena-model=gpt2 --arena-batch=64 \
+    as_owner "$i" sbatch --parsable --time=60 -o /dev/null --chdir=/ --arena-model=gpt2 --arena-launcher=env --arena-batch=64 \
         --arena-types="$(type_of "$i")" "$@" "$work/trainer"
 }
 

@@ -15,7 +15,7 @@ start_cluster --arena on --nodes a40:2x4 --profile off
 report=$(script 'srun sh -c "echo \$SLURM_NTASKS \$ARENA_PP \$ARENA_DP \$ARENA_TP \$CUDA_VISIBLE_DEVICES"')
 declare -A job
 for model in gpt2.json llama-tiny.yaml; do
-    job[$model]=$(submit --arena-model="$stage/share/slurm-arena/models/$model" --arena-batch=16 --arena-gpus=4-4 \
+    job[$model]=$(submit --arena-model="$stage/share/slurm-arena/models/$model" --arena-batch=16 --arena-gpus=4-4 --arena-launcher=env \
         -o "$work/$model.out" "$report")
 done
 for model in gpt2.json llama-tiny.yaml; do

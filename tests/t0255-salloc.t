@@ -8,7 +8,7 @@
 . "${ARENA_SRCDIR:-.}/tests/lib/arena.sh"
 need_arena
 start_arena --nodes a40:2x4
-asks=(--time=10 --arena-model=gpt2 --arena-batch=64)
+asks=(--time=10 --arena-model=gpt2 --arena-launcher=env --arena-batch=64)
 id_of() { squeue -h -a -t all -n "$1" -o %i | tail -n 1; }
 
 # ---- the plan ----------------------------------------------------------------------------------------

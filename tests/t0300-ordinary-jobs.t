@@ -77,7 +77,7 @@ ok "an ordinary job takes both nodes" wait_for_state "$wide" RUNNING
 later=$(submit -N2 --exclusive -t 10 --wrap true)
 ok "the next one gets a start time from the chained backfill" \
     wait_until "[[ \$(job_field $later StartTime) == 20* ]]"
-arena_job=$(submit --arena-model=gpt2 --arena-batch=8 --arena-gpus=1 --time=5 --wrap true)
+arena_job=$(submit --arena-model=gpt2 --arena-launcher=env --arena-batch=8 --arena-gpus=1 --time=5 --wrap true)
 ok "an Arena job waits there with a shape" wait_until "[[ \$(job_field $arena_job TresPerNode) == gres:gpu:a40:1 ]]"
 scancel "$wide"
 ok "and runs" wait_for_state "$arena_job" COMPLETED 30

@@ -11,7 +11,7 @@ all=(-N2 --ntasks-per-node=16)          # an ordinary job of the whole cluster
 one=(-N1 --ntasks-per-node=16)          # of one whole node
 ordinary() { submit -o /dev/null "$@" --wrap 'sleep 3000'; }
 # arena GPUS SBATCH-OPTIONS...
-arena() { submit -o /dev/null --arena-model=gpt2 --arena-batch=64 --arena-gpus="$1" "${@:2}" --wrap 'sleep 3000'; }
+arena() { submit -o /dev/null --arena-model=gpt2 --arena-batch=64 --arena-launcher=env --arena-gpus="$1" "${@:2}" --wrap 'sleep 3000'; }
 # A released Arena job has a priority and its new shape; a held one has priority 0.
 released() { wait_until "[[ \$(job_field $1 Priority) != 0 && \$(job_field $1 TresPerNode) == gres:gpu:a40:${2:-4} ]]"; }
 held() { wait_until "[[ \$(job_field $1 Priority) == 0 && \$(job_reason $1) == Arena* ]]"; }

@@ -8,7 +8,7 @@
 need_arena
 
 # arena GPUS SBATCH-OPTIONS...: a long Arena job
-arena() { submit -o /dev/null -t 60 --arena-model=gpt2 --arena-batch=64 --arena-gpus="$1" "${@:2}" --wrap 'sleep 3000'; }
+arena() { submit -o /dev/null -t 60 --arena-model=gpt2 --arena-launcher=env --arena-batch=64 --arena-gpus="$1" "${@:2}" --wrap 'sleep 3000'; }
 ordinary() { submit -o /dev/null -t 60 "$@" --wrap 'sleep 3000'; }
 released() { wait_until "[[ \$(job_field $1 Priority) != 0 && \$(job_field $1 TresPerNode) == gres:gpu:* ]]"; }
 clear_jobs() { squeue -h -o %i | xargs -r scancel; wait_until '[[ ! $(squeue -h -o %i) ]]'; }

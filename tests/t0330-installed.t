@@ -101,7 +101,7 @@ wait_until '(( $(loads) >= 2 ))' 3
 before=$(loads)
 scontrol reconfigure
 ok "without jobs there is nothing to see" wait_until "(( \$(loads) > $before ))"
-job=$(submit -o /dev/null --arena-model=gpt2 --arena-batch=8 --arena-gpus=1 -t 5 --wrap true)
+job=$(submit -o /dev/null --arena-model=gpt2 --arena-launcher=env --arena-batch=8 --arena-gpus=1 -t 5 --wrap true)
 ok "when the first job shows the layout, Arena switches itself off with one error" wait_until \
     'grep -q "error: arena: job_record_t has [0-9]* bytes in the running Slurm and [0-9]* in the headers that sched_arena.so.*switched off" "$cluster_dir/log/slurmctld.log"'
 is "$(job_state "$job")" PENDING "its job waits"

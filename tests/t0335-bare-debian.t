@@ -59,7 +59,7 @@ note "$said"
 like "$said" 'ok +host: node1: controller and compute node \(SlurmctldHost=node1, NodeName=node1\)' "it says what host this is, and why"
 
 # ---- an Arena job, profiled and run ------------------------------------------------------------------------
-job=$(job_there --arena-model=gpt2 --arena-batch=8 --arena-gpus=1 -t 5 --wrap 'echo "plan: $ARENA_PP $ARENA_DP $ARENA_TP on $ARENA_GPU_TYPE"')
+job=$(job_there --arena-model=gpt2 --arena-launcher=env --arena-batch=8 --arena-gpus=1 -t 5 --wrap 'echo "plan: $ARENA_PP $ARENA_DP $ARENA_TP on $ARENA_GPU_TYPE"')
 ok "an Arena job runs to its end" wait_until '[[ $(state_there $job) == COMPLETED ]]' 180
 is "$(cat "$root/tmp/job.out")" "plan: 1 1 1 on a100" "with its plan"
 like "$(in_root arena profile list)" 'gpt2.*a100.*(complete|partial)' "its model was measured, by the Prolog, and imported" ||
@@ -188,7 +188,7 @@ like "$(unshare --uts bash -c "hostname login1; chroot '$root' arena --config /e
 is "$(in_root squeue -h -a -t PD -o %k)" "" "asking leaves no job"
 ok "--json is the same for programs" bash -c "chroot '$root' arena doctor --json | jq -e '.ok and (.checks | length > 15)'"
 
-job=$(job_there --arena-model=gpt2 --arena-batch=8 --arena-gpus=2 -t 5 --wrap true)
+job=$(job_there --arena-model=gpt2 --arena-launcher=env --arena-batch=8 --arena-gpus=2 -t 5 --wrap true)
 ok "after all of it an Arena job still runs" wait_until '[[ $(state_there $job) == COMPLETED ]]' 180
 for unit in slurmd slurmctld munge; do in_root systemctl stop $unit; done
 done_testing

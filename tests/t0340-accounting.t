@@ -19,7 +19,7 @@ in_log() { grep -q "$1" "$log"; }
 account() { sacctmgr -i modify account main set "$@"; }
 known() { wait_until "scontrol show assoc_mgr flags=assoc accounts=main | grep -q '$1'"; }
 # as the user, in the account main
-ask() { as_user sbatch --parsable --time=10 -o /dev/null --chdir=/ --arena-model=gpt2 --arena-batch=64 --arena-gpus="$1" "${@:2}" "$work/trainer"; }
+ask() { as_user sbatch --parsable --time=10 -o /dev/null --chdir=/ --arena-model=gpt2 --arena-launcher=env --arena-batch=64 --arena-gpus="$1" "${@:2}" "$work/trainer"; }
 hold_gpus() { as_user sbatch --parsable --time=60 -o /dev/null --chdir=/ --gres="gpu:a40:$1" -n1 "${@:2}" --wrap 'sleep 3000'; }
 asked() { job_field "$1" TresPerNode; }
 over() { let_go "$1"; wait_for_state "$1" COMPLETED; }

@@ -38,7 +38,7 @@ chmod 755 "$work/walker"
 walk() {   # walk NAME STEPS OPTIONS...
     local name=$1 steps=$2
     shift 2
-    submit -J "$name" -o /dev/null --time=1-0 --export="ALL,STEPS=$steps" --arena-model=gpt2 --arena-batch=64 "$@" "$work/walker"
+    submit -J "$name" -o /dev/null --time=1-0 --export="ALL,STEPS=$steps" --arena-model=gpt2 --arena-batch=64 --arena-launcher=env "$@" "$work/walker"
 }
 gpus_of() { awk '/^start/ { n = $NF } END { print n + 0 }' "$gates/$1.log" 2>/dev/null; }
 # Every step once and in order, whatever happened between.

@@ -12,7 +12,7 @@ common=(-t 20 -o /dev/null -c2)
 # What is said at submission may come after the id.
 arena() {
     local out
-    out=$(sbatch --parsable "${common[@]}" --arena-model=gpt2 --arena-batch=64 --arena-gpus=1 --arena-types=a40 "$@" 2>&1) ||
+    out=$(sbatch --parsable "${common[@]}" --arena-model=gpt2 --arena-launcher=env --arena-batch=64 --arena-gpus=1 --arena-types=a40 "$@" 2>&1) ||
         { echo "$out"; return 1; }
     grep -xE '[0-9]+' <<<"$out"
 }
@@ -49,7 +49,7 @@ refused() {
 # said NAME OPTIONS REGEX: accepted, and a line says what Arena chooses instead
 said() {
     # shellcheck disable=SC2086
-    like "$(sbatch "${common[@]}" --arena-model=gpt2 --arena-batch=64 --arena-gpus=1 $2 --wrap true 2>&1)" "$3" "$1: said at submission"
+    like "$(sbatch "${common[@]}" --arena-model=gpt2 --arena-launcher=env --arena-batch=64 --arena-gpus=1 $2 --wrap true 2>&1)" "$3" "$1: said at submission"
 }
 
 # State, then the reason of a waiting job, or partition and time limit of a running one.

@@ -52,7 +52,7 @@ refused() {
     like "$out" "$sentence" "says: $sentence"
     is "$(grep -c . <<<"$out")$(wc -c <"$work/stdout")" 10 "in one line, and prints no arguments: $sentence"
 }
-refused 2 "'horovod' is not one of env.*torchtitan" args horovod
+refused 2 "'horovod' is not one of ddp, env.*torchtitan" args horovod
 refused 2 "'../x' is not one of" args ../x
 refused 2 'no launcher is named, and ARENA_LAUNCHER is not set' args
 refused 3 'missing.table' args --table "$work/missing.table"

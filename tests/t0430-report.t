@@ -27,7 +27,7 @@ refused() {
 
 # ---- a job that reports by hand --------------------------------------------------------------------
 unset "${!SLURM_JOB@}" ARENA_PLAN
-submit_tiny() { submit -t 10 -o /dev/null --arena-model="$work/tiny.yaml" --arena-batch=8 --arena-types=a40 --arena-gpus=2 "$work/trainer"; }
+submit_tiny() { submit -t 10 -o /dev/null --arena-model="$work/tiny.yaml" --arena-batch=8 --arena-types=a40 --arena-gpus=2 --arena-launcher=env "$work/trainer"; }
 job=$(submit_tiny) || BAIL_OUT "no job: $job"
 ok "a job runs" wait_started "$job"
 plan=$(sed -n 's/^ARENA_PLAN=//p' "$gates/$job.env.0")

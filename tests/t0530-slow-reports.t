@@ -17,7 +17,7 @@ unset "${!SLURM_JOB@}" SLURM_RESTART_COUNT
 ask() {
     local user=$1 type=$2 gpus=$3
     shift 3
-    "$user" sbatch --parsable --chdir=/ -t 60 -o /dev/null --arena-model=gpt2 --arena-batch=64 --arena-types="$type" \
+    "$user" sbatch --parsable --chdir=/ -t 60 -o /dev/null --arena-model=gpt2 --arena-launcher=env --arena-batch=64 --arena-types="$type" \
         --arena-gpus="$gpus" "$@" "$work/trainer"
 }
 as_root() { "$@"; }

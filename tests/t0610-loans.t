@@ -36,7 +36,7 @@ else
     skip 2 "needs root and a user $arena_user"
 fi
 for how in '' --arena-loan; do
-    out=$(sbatch -p loan ${how:+--arena-model=gpt2 --arena-batch=64 $how} -o /dev/null --wrap true 2>&1)
+    out=$(sbatch -p loan ${how:+--arena-model=gpt2 --arena-launcher=env --arena-batch=64 $how} -o /dev/null --wrap true 2>&1)
     like "$out" 'arena-loan.*arena-elastic' "a job that cannot leave is refused in partition loan ($how)"
 done
 

@@ -161,6 +161,8 @@ Status check_plan(const Request& request) {
         return refuse("launcher", std::move(obstacle));
     if (std::string obstacle = pin_obstacle(request); !obstacle.empty())
         return refuse("plan", std::move(obstacle));
+    if (std::string obstacle = count_obstacle(request); !obstacle.empty())
+        return refuse("gpus", std::move(obstacle));
     if (request.loan && !request.elastic)
         return refuse("loan",
                       "needs --arena-elastic (#ARENA elastic=yes): lent nodes go back, and the job "

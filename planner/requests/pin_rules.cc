@@ -218,6 +218,38 @@ std::string launcher_model_obstacle(const Request& request) {
                        to_string(request.model.precision), join(accepted, ", "));
 }
 
+namespace {
+
+/// What leaves replicas of the whole model alone, for people; "" where there is more.
+std::string why_replicas(const Request& request, const Capabilities& can) {
+    if (can.is_data_parallel()) return "the launcher " + launcher_of(request);
+    const PlanPin& pin = request.pin;
+    const bool has_cp = pin.cp > 1 || (pin.cp == 0 && can.degree(Feature::cp) == Degree::free);
+    return pin.pp == 1 && pin.tp == 1 && !has_cp ? "the plan " + to_string(pin) : "";
+}
+
+}  // namespace
+
+std::string count_obstacle(const Request& request) {
+    const std::string why = why_replicas(request, capabilities_of(launcher_of(request)));
+    if (why.empty()) return {};
+    const std::int64_t micro_batch = or_one(request.pin.micro_batch);
+    const std::int64_t samples = request.global_batch / micro_batch;
+    const std::int64_t most = request.max_gpus == 0 ? samples : std::min(request.max_gpus, samples);
+    for (std::int64_t gpus = request.min_gpus; gpus <= most; ++gpus)
+        if (samples % gpus == 0) return {};
+    const std::string counts =
+        request.max_gpus == request.min_gpus
+            ? fmt::format("{} GPUs do not share", request.min_gpus)
+            : fmt::format("no number of GPUs from {} {} shares", request.min_gpus,
+                          request.max_gpus == 0 ? "on" : fmt::format("to {}", request.max_gpus));
+    return fmt::format(
+        "{} out the batch {}{} evenly, and under {} each has a whole replica; accepted: a number "
+        "that divides it, another batch, or another launcher",
+        counts, request.global_batch,
+        micro_batch > 1 ? fmt::format(" in micro-batches of {}", micro_batch) : "", why);
+}
+
 std::string pin_obstacle(const Request& request) {
     const PlanPin& pin = request.pin;
     const Capabilities can = capabilities_of(launcher_of(request));

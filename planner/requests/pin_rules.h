@@ -16,6 +16,10 @@ namespace arena {
 /// "" when, with GPUs enough, one has.
 std::string pin_obstacle(const Request&);
 
+/// Where launcher or pin leave replicas of the whole model alone: why no GPU count of the request's
+/// range divides the batch; "" when one does, or there are other ways.
+std::string count_obstacle(const Request&);
+
 /// Why the request's launcher has no words for its model, whatever the plan; "" when it has.
 std::string launcher_model_obstacle(const Request&);
 

@@ -82,6 +82,7 @@ bool can_share_layers(const PlanQuery& query, std::int64_t stages) {
 
 std::vector<std::int64_t> stage_counts(const PlanQuery& query, std::int64_t gpus) {
     if (query.pin.pp != 0) return {query.pin.pp};
+    if (!query.can.told.has(Feature::pipeline)) return {1};
     std::vector<std::int64_t> counts;
     for (std::int64_t pp = 1; pp <= std::min(gpus, query.model.layers); ++pp)
         if (gpus % pp == 0 && can_share_layers(query, pp)) counts.push_back(pp);
@@ -90,9 +91,12 @@ std::vector<std::int64_t> stage_counts(const PlanQuery& query, std::int64_t gpus
 
 std::vector<std::int64_t> tp_degrees(const PlanQuery& query, const GpuPool& pool) {
     const bool is_resnet = query.model.family == Family::wide_resnet;
+    const Degree can = is_resnet                ? query.can.degree(Feature::convolutions)
+                       : query.can.has_tensor() ? Degree::free
+                                                : Degree::no;
     return degrees(
-        is_resnet ? query.can.degree(Feature::convolutions) : Degree::free, query.pin.tp,
-        [&](std::int64_t tp) { return tp_fits(query.model, tp); }, pool.gpus_per_node);
+        can, query.pin.tp, [&](std::int64_t tp) { return tp_fits(query.model, tp); },
+        pool.gpus_per_node);
 }
 
 std::vector<std::int64_t> divisors(std::int64_t n) {
@@ -147,8 +151,9 @@ std::vector<std::int64_t> vpp_counts(const PlanQuery& query, std::int64_t stages
 std::vector<Recompute> recompute_kinds(const PlanQuery& query) {
     if (query.pin.recompute) return {*query.pin.recompute};
     std::vector<Recompute> kinds{Recompute::none};
-    if (query.can.told.has(Feature::recompute_selective)) kinds.push_back(Recompute::selective);
-    if (query.can.told.has(Feature::recompute_full)) kinds.push_back(Recompute::full);
+    if (query.can.degree(Feature::recompute_selective) == Degree::free)
+        kinds.push_back(Recompute::selective);
+    if (query.can.degree(Feature::recompute_full) == Degree::free) kinds.push_back(Recompute::full);
     return kinds;
 }
 

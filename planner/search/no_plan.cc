@@ -33,6 +33,25 @@ std::string no_shape_reason(const Model& model, const PlanPin& pin) {
     return "no degrees go with " + to_string(pin);
 }
 
+/// Why no replicas, however wide, share out the batch.
+std::string no_split_reason(const PlanQuery& query, const GpuPool& pool, const NodeShape& nodes,
+                            std::int64_t stages) {
+    if (query.can.is_data_parallel())
+        return fmt::format(
+            "batch: {} samples cannot be shared out evenly to {} replicas, and the launcher has no "
+            "other use of {} GPUs",
+            query.global_batch, nodes.gpus(), nodes.gpus());
+    const bool has_heads = is_transformer(query.model.family);
+    const std::string reason =
+        fmt::format("batch: {} samples cannot be split evenly over the {} GPUs of a stage",
+                    query.global_batch, nodes.gpus() / stages);
+    if (tp_degrees(query, pool).size() == 1 && !has_heads) return reason;
+    const std::string widths = has_heads ? fmt::format("{} heads", query.model.heads)
+                                         : fmt::format("{} channels", query.model.base_channels);
+    return fmt::format("{} with any tensor-parallel degree that fits {} and a node of {} GPUs",
+                       reason, widths, nodes.gpus_per_node);
+}
+
 }  // namespace
 
 std::string why_no_plan(const PlanQuery& query, const GpuPool& pool, const NoPlan& none) {
@@ -84,14 +103,7 @@ std::string why_no_plan(const PlanQuery& query, const GpuPool& pool, const NoPla
         return fmt::format(
             "plan: zero{} shares the optimizer out over replicas, and {} GPUs have one",
             *query.pin.zero_stage, nodes.gpus());
-    const std::string reason =
-        fmt::format("batch: {} samples cannot be split evenly over the {} GPUs of a stage",
-                    query.global_batch, nodes.gpus() / stages);
-    if (tp_degrees(query, pool).size() == 1 && !has_heads) return reason;
-    const std::string widths = has_heads ? fmt::format("{} heads", query.model.heads)
-                                         : fmt::format("{} channels", query.model.base_channels);
-    return fmt::format("{} with any tensor-parallel degree that fits {} and a node of {} GPUs",
-                       reason, widths, nodes.gpus_per_node);
+    return no_split_reason(query, pool, nodes, stages);
 }
 
 }  // namespace arena

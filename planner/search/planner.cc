@@ -326,6 +326,15 @@ std::vector<Offer> offers_of(std::vector<GridResult> grids) {
     return offers;
 }
 
+bool fits_memory(const PlanQuery& query, PlanBudget& budget) {
+    PlanQuery smallest = query;
+    if (smallest.pin.micro_batch == 0) smallest.pin.micro_batch = 1;
+    return std::any_of(query.pools.begin(), query.pools.end(), [&](const GpuPool& pool) {
+        const auto context = prepare(query.model, pool, query.global_batch);
+        return context && PoolSearch(smallest, *context, budget).fits_somewhere();
+    });
+}
+
 Result<Estimate> price_plan(const Model& model, std::int64_t global_batch, const Grid& grid,
                             const Plan& plan, const GpuPool& pool) {
     if (Status status = check_model(model); !status) return status.error();

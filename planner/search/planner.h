@@ -38,6 +38,10 @@ std::vector<Offer> make_offers(const PlanQuery&);
 /// Of grids that plan_grids() returned.
 std::vector<Offer> offers_of(std::vector<GridResult>);
 
+/// Whether a plan of the query fits memory: micro-batches of one sample are looked at, unless they
+/// are pinned. False where the budget ends first.
+bool fits_memory(const PlanQuery&, PlanBudget&);
+
 /// Prices exactly this plan on this grid, also when it does not fit: memory_bytes_per_gpu is the
 /// device's peak with what the framework reserves, so it fits iff <= pool.hardware.memory_bytes.
 /// Errors: layers, GPUs, batch, heads or channels that the plan does not share out evenly, a

@@ -392,6 +392,11 @@ bool PoolSearch::fits_anywhere(const ShardShape& shape) {
     return false;
 }
 
+bool PoolSearch::fits_somewhere() {
+    return std::any_of(shapes_.begin(), shapes_.end(),
+                       [&](const ShardShape& shape) { return fits_anywhere(shape); });
+}
+
 std::vector<ShardShape> PoolSearch::fitting_shapes() {
     const auto is_asked = [](std::int64_t value, std::int64_t pinned) {
         return pinned != 0 || std::has_single_bit(static_cast<std::uint64_t>(value));

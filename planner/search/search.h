@@ -41,6 +41,8 @@ class PoolSearch {
     /// Shards that fit memory in some grid of the query, of degrees and micro-batches (to 128) that
     /// are pinned or powers of two: what is worth measuring; others follow from these.
     std::vector<ShardShape> fitting_shapes();
+    /// Whether any shard fits memory in some grid of the query; false where the budget ends first.
+    bool fits_somewhere();
     /// The fastest partition of layers for this plan without interleaving; false when none fits.
     bool partition_fixed(const NodeShape&, const ShardShape&, const PlanChoice&,
                          std::vector<std::int64_t>& stage_layers);

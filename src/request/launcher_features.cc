@@ -75,14 +75,14 @@ static_assert(is_in_order());
 
 constexpr FeatureSet silent{Feature::always, Feature::tp1, Feature::vpp1, Feature::cp1,
                             Feature::ep1};
-constexpr FeatureSet asked{Feature::vpp,
-                           Feature::cp,
-                           Feature::ep,
-                           Feature::convolutions,
-                           Feature::zero2,
-                           Feature::zero3,
-                           Feature::zero2_pipeline,
-                           Feature::zero3_pipeline};
+constexpr FeatureSet usually_asked{Feature::vpp,
+                                   Feature::cp,
+                                   Feature::ep,
+                                   Feature::convolutions,
+                                   Feature::zero2,
+                                   Feature::zero3,
+                                   Feature::zero2_pipeline,
+                                   Feature::zero3_pipeline};
 
 const FeatureFact& fact(Feature feature) { return facts_table[static_cast<std::size_t>(feature)]; }
 
@@ -167,7 +167,7 @@ std::string feature_names() {
     return join(names, " ");
 }
 
-FeatureSet asked_features() { return asked; }
+FeatureSet asked_features() { return usually_asked; }
 
 bool expresses(LayerSplit split, std::span<const std::int64_t> layers) {
     if (split == LayerSplit::any || layers.size() <= 1) return true;
@@ -236,12 +236,19 @@ std::string describe(Feature feature, const PlanFacts& f) {
 
 Degree Capabilities::degree(Feature feature) const {
     if (!told.has(feature)) return Degree::no;
-    return unasked.has(feature) ? Degree::free : Degree::pinned;
+    return asked.has(feature) ? Degree::pinned : Degree::free;
 }
 
 void Capabilities::set(Feature feature, Degree degree) {
     degree == Degree::no ? told.remove(feature) : told.add(feature);
-    degree == Degree::free ? unasked.add(feature) : unasked.remove(feature);
+    degree == Degree::free ? asked.remove(feature) : asked.add(feature);
+}
+
+bool Capabilities::has_tensor() const { return told.has(Feature::sp) || told.has(Feature::no_sp); }
+
+bool Capabilities::is_data_parallel() const {
+    return !has_tensor() && !told.has(Feature::pipeline) && !told.has(Feature::cp) &&
+           !told.has(Feature::convolutions);
 }
 
 LayerSplit Capabilities::split(std::int64_t stages) const {
@@ -265,13 +272,13 @@ bool Capabilities::has_zero(std::int64_t zero, std::int64_t stages) const {
 
 bool Capabilities::searches_zero(std::int64_t zero, std::int64_t stages) const {
     const Feature feature = zero_feature(zero, stages > 1);
-    return told.has(feature) && (!asked.has(feature) || unasked.has(feature));
+    return degree(feature) == Degree::free;
 }
 
 Capabilities all_capabilities() {
     Capabilities can;
     can.told = FeatureSet::all().without({Feature::zero2_pipeline, Feature::zero3_pipeline});
-    can.unasked = asked_features();
+    can.asked = {};
     return can;
 }
 
@@ -281,8 +288,7 @@ FeatureSet Capabilities::missing(FeatureSet needed) const {
 
 std::string Capabilities::lacks(Feature feature, const PlanFacts& facts) const {
     const bool is_tensor = feature == Feature::sp || feature == Feature::no_sp;
-    if (is_tensor && !told.has(Feature::sp) && !told.has(Feature::no_sp))
-        return fmt::format("tensor parallelism of {}", facts.tp);
+    if (is_tensor && !has_tensor()) return fmt::format("tensor parallelism of {}", facts.tp);
     return describe(feature, facts);
 }
 

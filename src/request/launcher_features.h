@@ -104,7 +104,7 @@ class FeatureSet {
 std::string_view to_string(Feature);
 std::optional<Feature> parse_feature(std::string_view name);
 std::string feature_names();
-/// What the search takes by itself only where the launcher's table says so.
+/// What the search takes only where a plan pins it, unless the launcher's table says otherwise.
 FeatureSet asked_features();
 
 /// Which layers per stage can be said.
@@ -142,8 +142,8 @@ enum class Degree { no, pinned, free };
 
 /// The plans that a launcher can be told. Interleaved plans (vpp > 1) are even everywhere.
 struct Capabilities {
-    FeatureSet told = plain();  ///< has words for them
-    FeatureSet unasked;         ///< of asked_features(): the search takes them by itself
+    FeatureSet told = plain();            ///< has words for them
+    FeatureSet asked = asked_features();  ///< the search takes them only where a plan pins them
 
     /// Of a script that reads ARENA_* variables: the table of the launcher env
     /// (request/launchers.cc).
@@ -156,6 +156,10 @@ struct Capabilities {
     [[nodiscard]] std::string lacks(Feature, const PlanFacts&) const;
     [[nodiscard]] Degree degree(Feature) const;
     void set(Feature, Degree);
+    /// Of whatever width, with or without sequence parallelism; of convolutions: Feature.
+    [[nodiscard]] bool has_tensor() const;
+    /// Replicas of the whole model are its only way to use more than one GPU.
+    [[nodiscard]] bool is_data_parallel() const;
     /// What stages of this number can have.
     [[nodiscard]] LayerSplit split(std::int64_t stages) const;
     void set(LayerSplit);

@@ -154,8 +154,11 @@ class TableReader {
         if (std::find(seen_.begin(), seen_.end(), key) != seen_.end())
             return wrong(fmt::format("'{}' is there twice", printable(key, 40)));
         seen_.emplace_back(key);
-        if (key == "title") return title(text.substr(key.size()));
+        if (key == "title") return prose(text.substr(key.size()), key, launcher_.title);
+        if (key == "script") return prose(text.substr(key.size()), key, launcher_.script);
+        if (key == "programs") return programs(fields);
         if (key == "unasked") return unasked(fields);
+        if (key == "asked") return asked(fields);
         if (key == "gap") return gap(fields);
         if (fields.size() != 2)
             return wrong(
@@ -165,14 +168,14 @@ class TableReader {
         if (key == "ranks") return one_of(value, "env", "own", launcher_.wants_ranks);
         if (key == "version") return version(value, launcher_.version);
         return wrong(fmt::format(
-            "unknown word '{}': accepted are title, tasks, ranks, version, gap, unasked, "
-            "or a row FROM BEFORE FEATURE WORDS",
+            "unknown word '{}': accepted are title, script, programs, tasks, ranks, version, gap, "
+            "asked, unasked, or a row FROM BEFORE FEATURE WORDS",
             printable(key, 40)));
     }
 
-    Status title(std::string_view text) {
-        launcher_.title = trim(text);
-        return launcher_.title.empty() ? wrong("'title' without words") : Done{};
+    Status prose(std::string_view text, std::string_view key, std::string& out) {
+        out = trim(text);
+        return out.empty() ? wrong(fmt::format("'{}' without words", key)) : Done{};
     }
 
     Status one_of(std::string_view value, std::string_view yes, std::string_view no, bool& out) {
@@ -180,6 +183,13 @@ class TableReader {
             return wrong(fmt::format("'{}' is not {} or {}", printable(value, 40), yes, no));
         has_tasks_ = has_tasks_ || yes == "node";
         out = value == yes;
+        return Done{};
+    }
+
+    Status programs(const Fields& fields) {
+        if (fields.size() == 1 || fields.size() > max_words)
+            return wrong("'programs' is followed by the words by which a script names them");
+        for (std::size_t i = 1; i < fields.size(); ++i) launcher_.programs.emplace_back(fields[i]);
         return Done{};
     }
 
@@ -227,7 +237,20 @@ class TableReader {
                     fmt::format("'{}' is none of vpp, cp, ep, convolutions, zero2, zero3, "
                                 "zero2-pipeline, zero3-pipeline",
                                 printable(fields[i], 40)));
-            launcher_.unasked.add(*feature);
+            launcher_.asked.remove(*feature);
+        }
+        return Done{};
+    }
+
+    /// Beside asked_features(): those that a search could take as well as not.
+    Status asked(const Fields& fields) {
+        constexpr FeatureSet choices{Feature::recompute_selective, Feature::recompute_full};
+        for (std::size_t i = 1; i < fields.size(); ++i) {
+            const auto feature = parse_feature(fields[i]);
+            if (!feature || !choices.has(*feature))
+                return wrong(fmt::format("'{}' is none of recompute-selective, recompute-full",
+                                         printable(fields[i], 40)));
+            launcher_.asked.add(*feature);
         }
         return Done{};
     }
@@ -364,13 +387,9 @@ std::string Launcher::known_versions() const {
 
 Capabilities Launcher::can(std::optional<Version> wanted) const {
     if (!wanted) wanted = version;
-    Capabilities can{{}, {}};
+    Capabilities can{{}, asked};
     for (const LauncherRow& row : rows)
         if (row.beside.empty() && row.holds_in(wanted)) can.told.add(row.feature);
-    for (std::size_t i = 0; i < feature_count; ++i)
-        if (const auto feature = static_cast<Feature>(i);
-            unasked.has(feature) && can.told.has(feature))
-            can.unasked.add(feature);
     return can;
 }
 

@@ -36,10 +36,12 @@ struct LauncherRow {
 
 struct Launcher {
     std::string name, title;
-    bool one_task_per_node = false;  ///< it starts the ranks of a node itself
-    bool wants_ranks = false;        ///< its ranks read RANK, WORLD_SIZE, MASTER_ADDR, ...
-    std::optional<Version> version;  ///< meant when none is said; absent: it has none
-    FeatureSet unasked;
+    std::string script;  ///< what a plan asks of the job's script, for people; "" = nothing
+    std::vector<std::string> programs;  ///< by which a batch script names it; '*' = any characters
+    bool one_task_per_node = false;     ///< it starts the ranks of a node itself
+    bool wants_ranks = false;           ///< its ranks read RANK, WORLD_SIZE, MASTER_ADDR, ...
+    std::optional<Version> version;     ///< meant when none is said; absent: it has none
+    FeatureSet asked = asked_features();  ///< see Capabilities
     std::vector<LauncherRow> rows;
 
     /// Whether a row is for this version.

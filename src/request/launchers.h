@@ -15,7 +15,7 @@ namespace arena {
 /// In the order of src/local.mk.
 std::span<const Launcher> launchers();
 const Launcher* find_launcher(std::string_view name);
-/// "env, torchrun, ...", for messages.
+/// "ddp, env, torchrun, ...", for messages.
 std::string launcher_names();
 
 /// A launcher in one of its versions.

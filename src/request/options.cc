@@ -103,6 +103,7 @@ Status parse_launcher_option(std::string_view text, Request& request) {
     const Result<LauncherChoice> choice = parse_launcher(text);
     if (!choice) return usage_error(choice.error().text);
     request.launcher = choice->launcher->name;
+    request.launcher_by_default = false;
     request.launcher_version = choice->version ? to_string(*choice->version) : "";
     return Done{};
 }
@@ -188,7 +189,7 @@ constexpr Option table[] = {
      .usage = "NAME or NAME@VERSION, of ",
      .accepted = launcher_names,
      .parse = parse_launcher_option,
-     .format = [](const Request& r) { return r.launcher == "env" ? "" : launcher_of(r); },
+     .format = launcher_of,
      .change = "NAME[@VERSION]"},
     {.key = "elastic",
      .argument = "yes|no",

@@ -224,8 +224,12 @@ constexpr std::array<NumberMember, 2> earlier_members{{
     {"cpus_per_gpu", &Request::cpus_per_gpu, limits::gpus},
     {"mem_per_gpu_mb", &Request::mem_per_gpu_mb, max_memory_mb},
 }};
-constexpr std::array<std::pair<const char*, bool Request::*>, 2> flag_members{
-    {{"user_hold", &Request::user_hold}, {"whole_memory", &Request::whole_memory}}};
+constexpr std::array<std::pair<const char*, bool Request::*>, 3> flag_members{
+    {{"user_hold", &Request::user_hold},
+     {"whole_memory", &Request::whole_memory},
+     {"launcher_by_default", &Request::launcher_by_default}}};
+/// Of jobs that were submitted before every record named its launcher.
+constexpr const char* unnamed_launcher = "env";
 
 Json format_object(const Request& r) {
     Json out = {{"v", record_version}, {"model", format_model(r.model)}};
@@ -262,7 +266,6 @@ Result<Request> read_request(const Json& object) {
                                 record_version));
     for (const NumberMember& m : number_members) reader.integer(m.key, 0, m.max, r.*m.member);
     for (const NumberMember& m : earlier_members) reader.integer(m.key, 0, m.max, r.*m.member);
-    for (const auto& [key, member] : flag_members) reader.boolean(key, r.*member);
     const std::vector<Setting> settings = read_settings(reader);
     const Json* model = reader.find("model");
     if (model == nullptr)
@@ -270,7 +273,13 @@ Result<Request> read_request(const Json& object) {
     else
         reader.adopt(parse_model_object(*model, r.model));
     if (Status s = reader.status(); !s) return s.error();
+    r.launcher = unnamed_launcher;
     if (Status s = apply_options(settings, r); !s) return in_record(s.error());
+    for (const auto& [key, member] : flag_members) {
+        r.*member = false;
+        reader.boolean(key, r.*member);
+    }
+    if (Status s = reader.status(); !s) return s.error();
     if (Status s = fit_range_to_pin(r, r.max_gpus != 0); !s) return in_record(s.error());
     return r;
 }

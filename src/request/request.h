@@ -31,8 +31,9 @@ struct Request {
     std::int64_t max_gpus = 0;           ///< 0 = not given: whatever the cluster has
     std::vector<std::string> gpu_types;  ///< GRES types in the user's order; empty = any
     PlanPin pin;                         ///< all zero = free
-    std::string launcher = "env";        ///< a name of request/launchers.h
+    std::string launcher = "ddp";        ///< a name of request/launchers.h
     std::string launcher_version;        ///< "" = the one that its table means
+    bool launcher_by_default = true;     ///< the user named none
     bool elastic = false;
     bool array = false;  ///< the job is an array, and each of its tasks is to be an Arena job
     std::int64_t array_size = 0;  ///< so many of them share one pipeline at most; 0 = not given

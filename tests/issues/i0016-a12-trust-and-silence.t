@@ -143,12 +143,12 @@ else
 fi
 chmod 666 "$conf"
 ok "slurmctld starts with such a file" cluster ctld restart
-ok "and goes by the last one that only its own could write" submit --hold --arena-model=gpt2 --arena-batch=8 --wrap true
+ok "and goes by the last one that only its own could write" submit --hold --arena-model=gpt2 --arena-launcher=env --arena-batch=8 --wrap true
 rm -r "$cluster_dir/state/arena"
 ok "it starts without one, too" cluster ctld restart
-not_ok "and takes no Arena job" submit --arena-model=gpt2 --arena-batch=8 --wrap true
+not_ok "and takes no Arena job" submit --arena-model=gpt2 --arena-launcher=env --arena-batch=8 --wrap true
 like "$(grep 'arena: ' "$log" | tail -n 3)" "$conf: others may write to it" "its log says why"
 ok "ordinary jobs are taken" submit --hold --wrap true
 chmod 644 "$conf"
-ok "mended, Arena jobs are taken at once" submit --hold --arena-model=gpt2 --arena-batch=8 --wrap true
+ok "mended, Arena jobs are taken at once" submit --hold --arena-model=gpt2 --arena-launcher=env --arena-batch=8 --wrap true
 done_testing

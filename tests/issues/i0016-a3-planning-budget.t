@@ -44,7 +44,7 @@ like "$out" 'Best: ' "and has found a plan"
 # ---- in slurmctld --------------------------------------------------------------------------------
 start_arena --nodes a100:4x8,ok:1x2,later:1x2 --hardware A100-SXM-80GB
 submit_hostile() { # MODEL: by another user where there is one
-    local words=(sbatch --parsable --time=60 -o /dev/null "--arena-model=$work/model$1.yaml" --arena-batch=720720
+    local words=(sbatch --parsable --time=60 -o /dev/null "--arena-model=$work/model$1.yaml" --arena-launcher=env --arena-batch=720720
         --arena-types=a100 --arena-gpus=1-32 "$work/trainer")
     if can_be_user; then as_user "${words[@]}"; else "${words[@]}"; fi
 }

@@ -7,7 +7,7 @@
 . "${ARENA_SRCDIR:-.}/tests/lib/cluster.sh"
 need_arena
 
-arena() { submit -o /dev/null --arena-model=gpt2 --arena-batch=64 "$@" --wrap 'sleep 3000'; }
+arena() { submit -o /dev/null --arena-model=gpt2 --arena-launcher=env --arena-batch=64 "$@" --wrap 'sleep 3000'; }
 stock() { submit -o /dev/null -N1 -n1 -c2 --gres=gpu:a40:1 "$@" --wrap 'sleep 3000'; }
 started_in() { job_field "$1" Partition; }
 outcome() {

@@ -14,7 +14,7 @@ need_accounting
 start_arena --nodes a40:1x4,a100:1x4 --accounting associations,limits,qos --priority multifactor
 log=$cluster_dir/log/slurmctld.log
 sacct_do() { sacctmgr -i "$@"; }
-ask() { as_user sbatch --parsable --time=10 -o /dev/null --chdir=/ --arena-model=gpt2 --arena-batch=64 --arena-gpus=1 --arena-types=a40 "$@" "$work/trainer"; }
+ask() { as_user sbatch --parsable --time=10 -o /dev/null --chdir=/ --arena-model=gpt2 --arena-launcher=env --arena-batch=64 --arena-gpus=1 --arena-types=a40 "$@" "$work/trainer"; }
 ordinary() { as_user sbatch --parsable --time=10 -o /dev/null --chdir=/ --gres=gpu:a100:1 -n1 "$@" "$work/trainer"; }
 over() { let_go "$1"; wait_for_state "$1" COMPLETED; }
 # An ordinary job of an operator comes and goes, through Slurm's scheduler, and an Arena job through a round.

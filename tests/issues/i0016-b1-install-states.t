@@ -11,7 +11,7 @@ cp "$cluster_dir/slurm.conf" "$work/stock.conf"
 plugins=$stage/lib/slurm-arena
 stock=$(sed -n 's/^PluginDir=//p' "$work/stock.conf")
 # A job that nobody runs: whether it is there is all that counts.
-asks=(--hold -J asks --arena-model=gpt2 --arena-batch=8 --arena-gpus=1 --wrap true)
+asks=(--hold -J asks --arena-model=gpt2 --arena-launcher=env --arena-batch=8 --arena-gpus=1 --wrap true)
 jobs_there() { squeue -h -a -t all -n "$1" -o %i | wc -l; }
 # set_conf PLUGINDIR SCHEDULER JOBSUBMIT: writes slurm.conf, which slurmctld has not read yet
 set_conf() {
@@ -37,7 +37,7 @@ no_plugins='JobSubmitPlugins is (empty|\(null\)), without arena'
 ok "installed, nothing of it in slurmctld: refused" refused "$no_plugins"
 is "$(SLURM_EXIT_ERROR=42 sbatch "${asks[@]}" >/dev/null 2>&1; echo $?)" 42 "with the exit code that the user wants for errors"
 ok "an ordinary job is as before" submit --hold --wrap true
-like "$(srun --arena-model=gpt2 --arena-batch=8 -t 5 echo ran 2>&1)" 'for sbatch and salloc; this job of srun.*ran' "so is srun, with its note"
+like "$(srun --arena-model=gpt2 --arena-launcher=env --arena-batch=8 -t 5 echo ran 2>&1)" 'for sbatch and salloc; this job of srun.*ran' "so is srun, with its note"
 
 set_conf "$plugins:$stock" sched/arena arena
 ok "written into slurm.conf, but slurmctld has not read it: refused" refused "$no_plugins"

@@ -11,7 +11,7 @@ start_cluster --nodes a40:1x4 --arena on --profile off --arena-set policy=fifo -
 arena="$stage/bin/arena"
 epoch() { date -d "$1" +%s 2>/dev/null || echo 0; }
 job_start() { epoch "$(squeue -h --start -j "$1" -o %S)"; }
-job() { submit -o /dev/null --arena-model=gpt2 --arena-batch=64 --arena-gpus=4-4 -t "$1" "${@:2}" --wrap 'sleep 3000'; }
+job() { submit -o /dev/null --arena-model=gpt2 --arena-launcher=env --arena-batch=64 --arena-gpus=4-4 -t "$1" "${@:2}" --wrap 'sleep 3000'; }
 # queue_field JOB KEY: of arena queue --json; "" when it is not there
 queue_field() { "$arena" queue --json | python3 -c "import json,sys
 for j in json.load(sys.stdin)['jobs']:

@@ -12,7 +12,7 @@ start_arena --nodes a40:1x8,h200:1x8 --hardware a40=A40 --hardware h200=H200-SXM
 # ask OPTIONS...: a job of llama-2-7b that writes the plan that it runs with
 ask() {
     # shellcheck disable=SC2016 # expands in the job
-    submit --time=20 -o "$work/plan.%j" --arena-model=llama-2-7b --arena-batch=64 "$@" --wrap 'printf "%s\n" "$ARENA_PLAN" >plan.new; mv plan.new ran.$SLURM_JOB_ID'
+    submit --time=20 -o "$work/plan.%j" --arena-model=llama-2-7b --arena-batch=64 --arena-launcher=env "$@" --wrap 'printf "%s\n" "$ARENA_PLAN" >plan.new; mv plan.new ran.$SLURM_JOB_ID'
 }
 settings() { jq -cS 'del(.stage_layers)' <<<"$1"; }
 # runs_as JOB PLAN NAME: it has run with this plan, a JSON object
@@ -23,7 +23,7 @@ runs_as() {
 
 # shellcheck disable=SC2317 # through wait_until
 explained() { arena explain "$1" --json 2>/dev/null | jq -e '.offers | length > 0' >/dev/null; }
-job=$(submit --time=60 -o /dev/null --arena-model=llama-2-7b --arena-batch=64 --arena-types=a40 --arena-gpus=3 "$work/trainer")
+job=$(submit --time=60 -o /dev/null --arena-model=llama-2-7b --arena-batch=64 --arena-launcher=env --arena-types=a40 --arena-gpus=3 "$work/trainer")
 ok "a job runs on 3 A40" wait_started "$job"
 ok "and is explained" wait_until "explained $job"
 shown=$(arena explain "$job" | sed -n 's/^-> .*\(pp[0-9][^ ]*\).*/\1/p; /^    plan /s/.*\(pp[^ ]*\).*/\1/p' | head -n 1)
@@ -47,7 +47,7 @@ ok "Comment=arena:plan= takes it" scontrol update JobId="$held" Comment="arena:p
 scontrol release "$held"
 runs_as "$held" "$plan" "by comment"
 # shellcheck disable=SC2016 # expands in the job
-printf '%s\n' '#!/bin/bash' "#ARENA model=llama-2-7b batch=64 types=h200 plan=$shown" 'printf "%s\n" "$ARENA_PLAN" >plan.line; mv plan.line ran.$SLURM_JOB_ID' >"$work/lines.sh"
+printf '%s\n' '#!/bin/bash' "#ARENA model=llama-2-7b batch=64 launcher=env types=h200 plan=$shown" 'printf "%s\n" "$ARENA_PLAN" >plan.line; mv plan.line ran.$SLURM_JOB_ID' >"$work/lines.sh"
 lines=$(submit --time=20 -o /dev/null "$work/lines.sh")
 runs_as "$lines" "$plan" "by an #ARENA line"
 like "$(ask --arena-plan=pp1,dp1,tp8,mb1x64,zero1)" 'zero1 shares out state over replicas' "what cannot be is refused"

@@ -3,8 +3,8 @@
 # Black-box tests of the scheduler plug-in: jobs that wait at a gate, and what Arena says about them.
 # Source it after cluster.sh. A cluster may have one GPU type per case, so that many cases run at once.
 #   start_arena [OPTIONS...]     a cluster with our plug-ins, no profiling; makes $gates
-#   train TYPE [OPTIONS...]      submits an Arena job for that GPU type, prints its id; its script notes
-#                                each start in $gates/JOB.starts and runs until `let_go JOB`
+#   train TYPE [OPTIONS...]      submits an Arena job for that GPU type, of any plan (launcher env), prints its
+#                                id; its script notes each start in $gates/JOB.starts and runs until `let_go JOB`
 #   hog TYPE GPUS [OPTIONS...]   submits an ordinary job that takes GPUs of a type, prints its id
 #   let_go JOB [CODE] [LIFE]     the job's script ends with this exit code (default 0), in that life only
 #   starts JOB                   how often the script started
@@ -70,7 +70,7 @@ END
 train() {
     local type=$1
     shift
-    submit --time=60 -o /dev/null --arena-model=gpt2 --arena-batch=64 --arena-types="$type" "$@" "$work/trainer"
+    submit --time=60 -o /dev/null --arena-model=gpt2 --arena-batch=64 --arena-launcher=env --arena-types="$type" "$@" "$work/trainer"
 }
 
 hog() {
@@ -110,7 +110,7 @@ END
 
 wait_rounds() {
     local probe
-    probe=$(submit --time=10 -o /dev/null -J probe --arena-model=gpt2 --arena-batch=64 --arena-types="$1" --wrap true)
+    probe=$(submit --time=10 -o /dev/null -J probe --arena-model=gpt2 --arena-launcher=env --arena-batch=64 --arena-types="$1" --wrap true)
     wait_for_state "$probe" COMPLETED 30
 }
 

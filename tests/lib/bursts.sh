@@ -44,7 +44,7 @@ clear_queue() {
 submit_burst() {
     local options=(--time=60 -o /dev/null --chdir=/)
     if [[ $1 == arena ]]; then
-        options+=(--arena-model=gpt2 --arena-batch=64 --arena-gpus=1)
+        options+=(--arena-model=gpt2 --arena-launcher=env --arena-batch=64 --arena-gpus=1)
     else
         options+=(--gres=gpu:a40:1 --ntasks=1)
     fi

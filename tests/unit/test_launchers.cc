@@ -5,6 +5,7 @@
 #include "base/hostlist.h"
 #include "base/text.h"
 #include "request/launchers.h"
+#include "request/script_programs.h"
 #include "suite.h"
 
 using namespace arena;
@@ -55,8 +56,6 @@ TEST(each_table_compiled_in_is_sound) {
             ck_assert_msg(words.ok(), "%s %s cannot be told a plan on one GPU: %s",
                           launcher.name.c_str(), to_string(version).c_str(),
                           words.ok() ? "" : words.error().text.c_str());
-            const Capabilities can = launcher.can(version);
-            ck_assert(can.told.has(can.unasked));
         }
     }
 }
@@ -133,6 +132,74 @@ TEST(a_launcher_that_nobody_knows_is_told_what_env_is) {
     ck_assert(capabilities_of("horovod") == capabilities_of("env"));
 }
 
+TEST(a_data_parallel_script_is_told_replicas_and_no_more) {
+    const Capabilities can = capabilities_of("ddp");
+    ck_assert(can.is_data_parallel() && !capabilities_of("env").is_data_parallel());
+    ck_assert(capabilities_of("fsdp").is_data_parallel());
+    for (const Feature none :
+         {Feature::pipeline, Feature::sp, Feature::no_sp, Feature::convolutions, Feature::cp,
+          Feature::ep, Feature::vpp, Feature::zero1, Feature::zero2, Feature::zero3})
+        ck_assert_msg(can.degree(none) == Degree::no, "%s", std::string(to_string(none)).c_str());
+    for (const Feature pinned : {Feature::recompute_selective, Feature::recompute_full}) {
+        ck_assert(can.degree(pinned) == Degree::pinned);
+        ck_assert(capabilities_of("env").degree(pinned) == Degree::free);
+    }
+    ck_assert(can.degree(Feature::zero0) == Degree::free);
+    for (int p = 0; p <= static_cast<int>(Precision::nvfp4); ++p) {
+        Model model;
+        model.precision = static_cast<Precision>(p);
+        ck_assert(can.tells(needs(facts_of(model))));
+    }
+}
+
+std::string programs(std::string_view script) {
+    std::string text;
+    for (const ScriptProgram& p : parse_script_programs(script))
+        text += std::to_string(p.line) + ":" + p.word + "=" + p.launcher + " ";
+    return text;
+}
+
+TEST(a_batch_script_names_the_launchers_that_it_starts) {
+    const auto names = [](std::string_view script, const char* wanted) {
+        test::assert_text(programs(script), wanted);
+    };
+    names("#!/bin/bash\n#SBATCH -n 1\nsrun torchrun --nproc_per_node=4 train.py\n",
+          "3:torchrun=torchrun ");
+    names("srun -l torchrun x.py", "1:torchrun=torchrun ");
+    names("exec /opt/venv/bin/torchrun x.py", "1:torchrun=torchrun ");
+    names("if true; then env A=1 timeout 60m torchrun x; fi", "1:torchrun=torchrun ");
+    names("x=$(torchrun --help)", "1:torchrun=torchrun ");
+    names("python3 -u -m torch.distributed.run x.py", "1:torch.distributed.run=torchrun ");
+    names("srun python -m torchtitan.train", "1:torchtitan.train=torchtitan ");
+    names("deepspeed --num_gpus 4 train.py", "1:deepspeed=deepspeed ");
+    names("accelerate launch train.py", "1:accelerate=accelerate ");
+    names("srun \\\n  --ntasks 4 \\\n  python $MEGATRON/pretrain_gpt.py $ARENA_ARGS",
+          "1:pretrain_gpt.py=megatron ");
+    names("torchrun --nproc-per-node 8 pretrain_gpt.py",
+          "1:torchrun=torchrun 1:pretrain_gpt.py=megatron ");
+    names("python train_lightning_gpt.py fit", "1:train_lightning_gpt.py=lightning ");
+    names("srun bash -c 'trap \"\" USR1; exec torchrun \"$@\"' _ x.py", "1:torchrun=torchrun ");
+    names("torchrun a.py\ntorchrun b.py\n", "1:torchrun=torchrun ");
+}
+
+TEST(what_a_batch_script_only_mentions_is_no_launcher_that_it_starts) {
+    for (const char* none :
+         {"", "srun python train.py\n",
+          "# torchrun train.py\nsrun python train.py  # not torchrun\n",
+          "#SBATCH -J torchrun\npython train.py\n", "pip install deepspeed accelerate lightning\n",
+          "echo torchrun\nprintf '%s' \"torchrun\"\n", "module load torchrun/2.6; python x.py",
+          "cat >x.sh <<'END'\ntorchrun train.py\nEND\nsrun python x.py",
+          "cat <<-EOF >x\n\ttorchrun\n\tEOF\ntrue", "cat << EOF\ntorchrun\nEOF\n",
+          "srun -J lightning python train.py", "cd /work/deepspeed", "export L=torchrun",
+          "srun python train.py --launcher torchrun", "srun echo torchrun",
+          "mytorchrun x; torchrun2 x"})
+        test::assert_text(programs(none), "");
+    std::string long_script(64 * 1024, '\n');
+    test::assert_text(programs(long_script + "torchrun x.py"), "");
+    ck_assert_uint_eq(
+        parse_script_programs("torchrun a\ndeepspeed b\naccelerate launch\nnemo llm\n").size(), 3);
+}
+
 /// Every feature of every plan has a rule: none is left out where a launcher has no words for it.
 TEST(each_feature_is_needed_by_some_plan) {
     FeatureSet seen;
@@ -176,6 +243,9 @@ TEST(an_unsound_table_is_refused_with_its_line) {
     refused("ranks yes\n", "'yes' is not env or own");
     refused("version new\n", "'new' is no version");
     refused("unasked vpp tp\n", "'tp' is none of vpp, cp, ep");
+    refused("asked recompute-full zero1\n", "'zero1' is none of recompute-selective");
+    refused("script \n", "'script' without words");
+    refused("programs\n", "'programs' is followed by");
     refused("colour red\n", "unknown word 'colour'");
     refused("gap 1.0\n", "'gap' is followed by");
     refused("gap 2.0 1.0\n", "2.0 does not come before 1.0");
@@ -220,8 +290,8 @@ TEST(a_launcher_is_named_with_or_without_its_version) {
         ck_assert_msg(choice.error().text.find(wanted) != std::string::npos, "%s",
                       choice.error().text.c_str());
     };
-    says("mpirun", "'mpirun' is not one of env, torchrun, arena-train, megatron");
-    says("", "'' is not one of env");
+    says("mpirun", "'mpirun' is not one of ddp, env, torchrun, arena-train, megatron");
+    says("", "'' is not one of ddp");
     says("env@1.0", "env has no versions: leave out '@1.0'");
     says("megatron@", "'' is no version of megatron: give one such as megatron@");
     says("megatron@core_r0.12", "'core_r0.12' is no version of megatron");

@@ -42,8 +42,8 @@ const std::vector<Sample> samples = {
      {"qq2", "pp0", "pp2,pp2", "pp13", "tp5", "dp7", "ep2", "cp3", "vpp5", "mb4x7", "dp1,zero1",
       "pp12,dp64,cp512"}},
     {"launcher",
-     {"env", "torchrun", "megatron@0.12", "megatron"},
-     {"mpirun", "megatron@99", "env@1", "Megatron"}},
+     {"ddp", "env", "torchrun", "megatron@0.12", "megatron"},
+     {"mpirun", "megatron@99", "env@1", "ddp@1", "Megatron"}},
     {"elastic", {"yes", "no"}, {"maybe", "true", "1"}},
     {"steps", {"1", "1099511627776"}, {"0", "1099511627777", "1.5"}},
     {"slowdown", {"off", "watch", "mitigate"}, {"on", "Watch", "yes"}},
@@ -109,8 +109,8 @@ std::vector<Told> by_all_channels(const Settings& base, const Option& option,
     return told;
 }
 
-/// Elastic: what may be lent nodes must be.
-const Settings base{{"model", "gpt2"}, {"batch", "64"}, {"elastic", "yes"}};
+/// Elastic: what may be lent nodes must be. A launcher that can be told most plans.
+const Settings base{{"model", "gpt2"}, {"batch", "64"}, {"elastic", "yes"}, {"launcher", "env"}};
 
 void all_take(const Settings& rest, const Option& option, const std::string& value) {
     const std::vector<Told> told = by_all_channels(rest, option, value);
@@ -177,6 +177,26 @@ TEST(each_value_of_each_option_is_one_request_by_all_channels) {
         for (const char* value : sample_of(option).good) all_take(base, option, value);
 }
 
+TEST(a_job_that_names_no_launcher_is_data_parallel_by_all_channels) {
+    const Settings unnamed{{"model", "gpt2"}, {"batch", "64"}};
+    const Option& steps = *find_option("steps");
+    all_take(unnamed, steps, "10");
+    for (const Told& t : by_all_channels(unnamed, steps, "10")) {
+        ck_assert_str_eq(t.request->launcher.c_str(), "ddp");
+        ck_assert_msg(t.request->launcher_by_default, "%s", t.channel.c_str());
+    }
+    const Told named = by_all_channels(unnamed, *find_option("launcher"), "ddp").front();
+    ck_assert(!named.request->launcher_by_default);
+    ck_assert(!parse_record(format_record(*named.request).value())->launcher_by_default);
+    all_refuse(unnamed, *find_option("plan"), "pp2", "plan");
+    all_refuse(unnamed, *find_option("plan"), "tp2", "plan");
+    all_refuse(unnamed, *find_option("plan"), "zero1", "plan");
+    all_refuse(unnamed, *find_option("gpus"), "5-7", "gpus");
+    all_refuse(unnamed, *find_option("gpus"), "65", "gpus");
+    all_take(unnamed, *find_option("gpus"), "3-4");
+    all_take(unnamed, *find_option("plan"), "full");
+}
+
 TEST(each_bad_value_of_each_option_is_refused_in_the_same_words_by_all_channels) {
     for (const Option& option : options())
         for (const char* value : sample_of(option).bad) all_refuse(base, option, value, option.key);
@@ -213,7 +233,7 @@ TEST(what_offers_depend_on_tells_requests_apart) {
     const std::string plainly = offer_settings(by_sbatch(base).value());
     for (const Option& option : options()) {
         if (option.format == nullptr) continue;
-        const char* value = sample_of(option).good[option.key == "launcher" ? 1 : 0];
+        const char* value = sample_of(option).good[0];
         const Request request = by_sbatch(with(base, {std::string(option.key), value})).value();
         ck_assert_msg((offer_settings(request) != plainly) == option.offers, "%s",
                       option.key.data());

@@ -3,6 +3,7 @@
 // pin that can never be is refused by a sentence.
 #include "planner/requests/build_request.h"
 #include "planner/requests/pin_rules.h"
+#include "planner/search/would_fit.h"
 #include "planner_cases.h"
 #include "request/request.h"
 #include "suite.h"
@@ -194,7 +195,8 @@ TEST(a_setting_that_cannot_be_is_refused_by_a_sentence) {
 
 TEST(the_number_of_micro_batches_says_the_replicas) {
     const auto build = [](const char* plan) {
-        return build_request({{"model", "gpt2"}, {"batch", "64"}, {"plan", plan}}, "", "");
+        return build_request(
+            {{"model", "gpt2"}, {"batch", "64"}, {"launcher", "env"}, {"plan", plan}}, "", "");
     };
     const auto request = build("pp2,tp1,mb4x8,full");
     ck_assert(request.ok());
@@ -204,6 +206,88 @@ TEST(the_number_of_micro_batches_says_the_replicas) {
     assert_refused(build("pp2,dp2,tp1,mb4x16"),
                    "mb4x16 of dp2 makes 128 samples, not the batch 64: give mb4 alone");
     assert_refused(build("mb48x1"), "makes 48 samples");
+}
+
+TEST(a_ddp_script_gets_replicas_on_counts_that_divide_the_batch) {
+    int offers = 0;
+    for (const char* model : {"gpt2", "gpt2-xl", "gpt-oss-20b", "wide-resnet-50-2"})
+        for (const std::int64_t batch : {1, 7, 12, 48, 64}) {
+            PlanQuery query = query_for(model, capabilities_of("ddp"), 1.0);
+            query.global_batch = batch;
+            for (const GridResult& r : plan_grids(query)) {
+                ck_assert_int_eq(r.grid.stages, 1);
+                if (!r.feasible) continue;
+                ++offers;
+                const Plan& plan = r.plan;
+                ck_assert_int_eq(plan.dp(), r.grid.gpus());
+                ck_assert_int_eq(plan.dp() * plan.micro_batch * plan.num_micro_batches, batch);
+                ck_assert(plan.pp() * plan.tp() * plan.cp * plan.ep * plan.vpp == 1);
+                ck_assert(plan.zero_stage == 0 && plan.recompute == Recompute::none);
+            }
+        }
+    ck_assert_int_gt(offers, 50);
+}
+
+TEST(recompute_is_a_ddp_scripts_where_the_plan_says_so) {
+    PlanQuery query = query_for("gpt2-xl", capabilities_of("ddp"), 1.0);
+    query.pin.recompute = Recompute::full;
+    const std::vector<Offer> offers = make_offers(query);
+    ck_assert(!offers.empty());
+    for (const Offer& offer : offers) ck_assert(offer.plan.recompute == Recompute::full);
+}
+
+TEST(a_count_that_replicas_cannot_use_is_refused) {
+    const auto obstacle = [](const char* launcher, std::int64_t batch, std::int64_t min,
+                             std::int64_t max, std::string_view pin = "any") {
+        Request request = request_of("gpt2", launcher, batch, pin == "any" ? "none" : pin);
+        if (pin == "any") request.pin = {};
+        request.min_gpus = min, request.max_gpus = max;
+        return count_obstacle(request);
+    };
+    for (const char* launcher : {"ddp", "fsdp", "deepspeed"}) {
+        assert_text(obstacle(launcher, 16, 1, 0), "");
+        assert_text(obstacle(launcher, 16, 3, 4), "");
+        ck_assert(obstacle(launcher, 16, 5, 7)
+                      .find("no number of GPUs from 5 to 7 shares out the "
+                            "batch 16 evenly, and under the launcher ") == 0);
+    }
+    assert_text(
+        obstacle("ddp", 16, 3, 3),
+        "3 GPUs do not share out the batch 16 evenly, and under the launcher ddp each has a "
+        "whole replica; accepted: a number that divides it, another batch, or another "
+        "launcher");
+    ck_assert(obstacle("ddp", 16, 17, 0).find("from 17 on shares") != std::string::npos);
+    ck_assert(obstacle("ddp", 16, 8, 8, "mb4").find("in micro-batches of 4") != std::string::npos);
+    assert_text(obstacle("ddp", 16, 4, 4, "mb4"), "");
+    for (const char* launcher : {"env", "torchrun", "megatron"}) {
+        assert_text(obstacle(launcher, 16, 3, 3), "");
+        assert_text(obstacle(launcher, 16, 3, 3, "pp1"), "");
+        ck_assert(obstacle(launcher, 16, 3, 3, "pp1,tp1").find("under the plan pp1,tp1 each") !=
+                  std::string::npos);
+    }
+}
+
+TEST(what_would_fit_is_named_where_replicas_do_not) {
+    PlanBudget budget;
+    PlanQuery query = query_for("llama-2-7b", capabilities_of("ddp"), 1.0);  // 126 GB of state
+    ck_assert(make_offers(query).empty());
+    const std::vector<std::string> fit = what_would_fit(query, budget);
+    const auto names = [&](const char* name) {
+        return std::find(fit.begin(), fit.end(), name) != fit.end();
+    };
+    ck_assert(names("fsdp") && names("deepspeed") && names("megatron") && names("env"));
+    ck_assert(!names("ddp") && !names("full"));
+    for (const std::string& name : fit) {
+        PlanQuery other = query;
+        other.can = capabilities_of(name);
+        ck_assert_msg(!make_offers(other).empty(), "%s", name.c_str());
+    }
+    query.max_gpus = query.pools[0].max_gpus = 1;  // where nothing does
+    ck_assert(what_would_fit(query, budget).empty());
+    assert_text(would_fit_text({}), "");
+    PlanQuery tight = query_for("gpt2-xl", capabilities_of("ddp"), 0.40);
+    ck_assert(make_offers(tight).empty());
+    assert_text(what_would_fit(tight, budget).front(), "full");
 }
 
 int main() { return arena::test::run_suite({.timeout_s = 120}); }

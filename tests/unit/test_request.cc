@@ -69,6 +69,15 @@ void directives_refused(const std::string& script, const std::string& word) {
 
 }  // namespace
 
+/// Records of before named a launcher unless it was env, which was the default then.
+TEST(a_record_that_names_no_launcher_means_env) {
+    Request wanted = sample();
+    wanted.launcher = "env", wanted.launcher_version = "", wanted.launcher_by_default = false;
+    const std::string named = record(wanted);
+    const Result<Request> old = parse_record(replaced(named, "\"launcher\":\"env\",", ""));
+    ck_assert(old.ok() && *old == wanted);
+}
+
 TEST(a_record_reads_back_as_the_request_it_was_made_of) {
     const Request r = sample();
     const Request back = must(parse_record(record(r)));
@@ -140,6 +149,7 @@ TEST(forged_records_are_refused) {
     refuses(replaced(good, "\"a40,h100\"", "\"a40;rm\""), "GPU types");
     refuses(replaced(good, "\"a40,h100\"", "[\"a40\"]"), "types is not text");
     refuses(replaced(good, "\"megatron@0.12\"", "\"bash -c\""), "launcher");
+    refuses(replaced(good, "\"user_hold\":true", "\"launcher_by_default\":1"), "true or false");
     refuses(replaced(good, "\"cpus-per-gpu\":\"4\"", "\"cpus-per-gpu\":\"-1\""), "cpus-per-gpu");
     refuses(replaced(good, "\"mem_per_node_mb\":4", "\"mem_per_node_mb\":-1"), "mem_per_node_mb");
     refuses(replaced(good, "\"mem_per_node_mb\":4", "\"mem_per_node_mb\":18446744073709551615"),
