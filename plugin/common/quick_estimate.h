@@ -18,14 +18,16 @@ inline constexpr std::string_view estimate_variable = "ARENA_ESTIMATE";
 
 struct QuickEstimate {
     struct Shape {
-        Grid grid;  ///< its stages are left out
+        Grid grid;         ///< its stages are left out
+        std::string plan;  ///< as short_form() has it
         double iteration_s = 0;
         Source source = Source::analytic;
         bool operator==(const Shape&) const = default;
     };
     static constexpr std::size_t max_shapes = 96, max_bytes = 8192;
-    bool complete = true;       ///< false: time was up, there may be a better one
-    std::vector<Shape> shapes;  ///< best first
+    bool complete = true;                ///< false: time was up, there may be a better one
+    std::vector<Shape> shapes;           ///< best first
+    std::vector<std::string> would_fit;  ///< of no shapes: names, as what_would_fit() has them
     bool operator==(const QuickEstimate&) const = default;
 };
 
@@ -33,8 +35,8 @@ struct QuickEstimate {
 /// of two go, and then the last ones.
 QuickEstimate quick_estimate(const std::vector<Offer>& offers, bool complete);
 
-/// "v1 complete a40:1:4:0.512:analytic h100:2:8:3.1:profiled": type, nodes, GPUs of each, seconds,
-/// source.
+/// "v2 complete a40:1:4:0.512:analytic:pp1,dp4,tp1,mb2x2 ...": type, nodes, GPUs of each, seconds,
+/// source, plan; of more than max_bytes the first. Without any, "fit:NAME" for what would fit.
 std::string format_estimate(const QuickEstimate&);
 /// Nothing for another version or malformed text.
 std::optional<QuickEstimate> parse_estimate(std::string_view text);

@@ -9,6 +9,8 @@
 #include "base/count_text.h"
 #include "base/text.h"
 #include "planner/models/model.h"
+#include "planner/search/would_fit.h"
+#include "request/launchers.h"
 
 namespace arena {
 namespace {
@@ -61,6 +63,30 @@ std::string limit_text(const Request& request, double iteration_s, std::int64_t 
                        human_seconds(limit));
 }
 
+std::string none_text(const Request& request, const QuickEstimate& estimate) {
+    const std::string other = would_fit_text(estimate.would_fit);
+    return fmt::format("; no plan is known to fit{}{}: arena explain says why once it waits",
+                       other.empty() ? "" : " the launcher " + request.launcher + "; ", other);
+}
+
+/// "dp4, micro-batch 2 x 2" of replicas alone, else as everywhere.
+std::string plan_text(const std::string& plan) {
+    const Result<PlanPin> pin = parse_plan_pin(plan);
+    if (!pin) return plan;
+    const std::string replicas =
+        fmt::format("pp1,dp{},tp1,mb{}x{}", pin->dp, pin->micro_batch, pin->num_micro_batches);
+    if (plan != replicas) return plan;
+    return fmt::format("dp{}, micro-batch {} x {}", pin->dp, pin->micro_batch,
+                       pin->num_micro_batches);
+}
+
+/// The plan, and what it asks of the script.
+std::string plan_line(const Request& request, const std::string& plan) {
+    const Launcher* launcher = find_launcher(request.launcher);
+    const std::string script = launcher == nullptr ? "" : launcher->script;
+    return fmt::format("\narena: plan {}{}{}", plan_text(plan), script.empty() ? "" : ": ", script);
+}
+
 }  // namespace
 
 std::string submit_line(const Request& request, const std::optional<QuickEstimate>& estimate,
@@ -69,18 +95,19 @@ std::string submit_line(const Request& request, const std::optional<QuickEstimat
     std::string text = "arena: " + model_text(request.model);
     if (!estimate) return text;
     const QuickEstimate::Shape* best = best_shape(request, *estimate, tmp_mb, facts, site);
-    if (!best)
-        return text + (estimate->complete
-                           ? "; no plan is known to fit: arena explain says why once it waits"
-                           : "");
+    if (!best) return text + (estimate->complete ? none_text(request, *estimate) : "");
     text += fmt::format("; best {}{} {} ({})", estimate->complete ? "" : "found ",
                         short_form(best->grid), human_seconds(best->iteration_s),
                         to_string(best->source));
-    if (limit_s > 0) return text + limit_text(request, best->iteration_s, limit_s);
+    const std::string plan = plan_line(request, best->plan);
+    if (limit_s > 0) {
+        const std::string limit = limit_text(request, best->iteration_s, limit_s);
+        return text + (limit.starts_with('\n') ? plan + limit : limit + plan);
+    }
     if (request.steps > 0)
         text += fmt::format(", {} iterations {}", grouped(request.steps),
                             human_seconds(static_cast<double>(request.steps) * best->iteration_s));
-    return text;
+    return text + plan;
 }
 
 }  // namespace arena

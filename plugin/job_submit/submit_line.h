@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // What sbatch tells the user of an accepted request: how it was understood, how fast it would be at
-// best, and whether that ends within the time limit. Pure; takes microseconds.
+// best, whether that ends within the time limit, and by which plan, with what that asks of the
+// script. Pure; takes microseconds.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +14,7 @@
 
 namespace arena {
 
-/// limit_s: 0 = none. tmp_mb: sbatch --tmp. One or two lines, without a line end. Of the estimate
+/// limit_s: 0 = none. tmp_mb: sbatch --tmp. Up to three lines, without a line end. Of the estimate
 /// only shapes count that the request allows and the nodes of its partitions have.
 std::string submit_line(const Request& request, const std::optional<QuickEstimate>& estimate,
                         std::int64_t tmp_mb, const ClusterFacts& facts, const SiteFacts& site,

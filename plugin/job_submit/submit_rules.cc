@@ -13,6 +13,7 @@
 #include "planner/requests/build_request.h"
 #include "plugin/job_submit/submit_line.h"
 #include "request/options.h"
+#include "request/script_programs.h"
 #include "site/leave_signals.h"
 
 namespace arena {
@@ -167,6 +168,19 @@ std::string array_note(const Request& request) {
     return why.empty() ? "" : "arena: each task of the array runs by itself: " + why;
 }
 
+/// Of a script that starts what a launcher is named for, where its user named none.
+std::string launcher_note(const SubmitFacts& f, const Request& request) {
+    if (!request.launcher_by_default) return {};
+    std::vector<std::string> named;
+    for (const ScriptProgram& p : parse_script_programs(f.script))
+        if (p.launcher != request.launcher)
+            named.push_back(fmt::format("line {} of the script starts {}: --arena-launcher={}",
+                                        p.line, p.word, p.launcher));
+    if (named.empty()) return {};
+    return fmt::format("arena: {}? What is planned now is for the launcher {}",
+                       join(named, ", or "), request.launcher);
+}
+
 std::string note_for(const SubmitFacts& f) {
     std::vector<std::string> ignored;
     if (f.shape_given) ignored.emplace_back("the numbers of nodes and tasks");
@@ -226,7 +240,8 @@ Result<Acceptance> accept_request(Request request, const SubmitFacts& facts,
     accepted.record = std::move(*record);
     accepted.note = submit_line(request, parse_estimate(facts.estimate), facts.tmp_mb, cluster,
                                 site, facts.limit_s);
-    for (const std::string& note : {note_for(facts), array_note(request)})
+    for (const std::string& note :
+         {launcher_note(facts, request), note_for(facts), array_note(request)})
         if (!note.empty()) accepted.note += "\n" + note;
     accepted.request = std::move(request);
     return accepted;

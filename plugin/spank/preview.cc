@@ -15,6 +15,7 @@
 #include "base/text.h"
 #include "planner/hardware/hardware.h"
 #include "planner/requests/plan_query.h"
+#include "planner/search/would_fit.h"
 #include "plugin/common/quick_estimate.h"
 #include "site/config.h"
 
@@ -48,14 +49,27 @@ void write_all(int fd, std::string_view text) {
     }
 }
 
-/// One line of offers for each query as soon as it is planned.
+/// A line for each query that has any.
+void tell_what_would_fit(const std::vector<PlanQuery>& queries, int fd) {
+    PlanBudget budget;  // whoever waits ends us
+    for (const PlanQuery& query : queries) {
+        QuickEstimate none;
+        none.would_fit = what_would_fit(query, budget);
+        write_all(fd, format_estimate(none) + "\n");
+    }
+}
+
+/// One line of offers for each query as soon as it is planned; where none has any, others follow.
 [[noreturn]] void plan_in_child(const std::vector<PlanQuery>& queries, int fd) {
     ::signal(SIGPIPE, SIG_DFL);
+    bool has_offers = false;
     try {
         for (const PlanQuery& query : queries) {
             const QuickEstimate estimate = quick_estimate(make_offers(query), true);
             write_all(fd, format_estimate(estimate) + "\n");
+            has_offers = has_offers || !estimate.shapes.empty();
         }
+        if (!has_offers) tell_what_would_fit(queries, fd);
         ::_exit(0);
     } catch (...) {  // out of memory: what was planned before counts
         ::_exit(1);
@@ -127,17 +141,22 @@ std::string preview(const std::vector<PlanQuery>& queries, std::chrono::millisec
     if (queries.empty()) return {};
     const std::string text = lines_of_child(queries, limit);
     std::vector<QuickEstimate::Shape> shapes;
+    std::vector<std::string> would_fit;
     std::size_t done = 0;
     for (std::string_view rest = text; rest.find('\n') != std::string_view::npos; ++done) {
         const std::size_t end = rest.find('\n');
-        if (const auto part = parse_estimate(rest.substr(0, end)))
+        if (const auto part = parse_estimate(rest.substr(0, end))) {
             shapes.insert(shapes.end(), part->shapes.begin(), part->shapes.end());
+            for (const std::string& name : part->would_fit)
+                if (std::find(would_fit.begin(), would_fit.end(), name) == would_fit.end())
+                    would_fit.push_back(name);
+        }
         rest.remove_prefix(end + 1);
     }
     std::stable_sort(shapes.begin(), shapes.end(),
                      [](const auto& a, const auto& b) { return a.iteration_s < b.iteration_s; });
     if (shapes.size() > QuickEstimate::max_shapes) shapes.resize(QuickEstimate::max_shapes);
-    return format_estimate({done == queries.size(), std::move(shapes)});
+    return format_estimate({done >= queries.size(), std::move(shapes), std::move(would_fit)});
 }
 
 }  // namespace arena

@@ -15,7 +15,7 @@ start_arena --nodes mem:1x4,cpu8:1x4,whole:1x4,pin:1x8,main:2x4,part:1x2,cons:1x
     --conf-extra "PartitionName=side Nodes=n7 State=UP MaxTime=60" \
     --conf-extra "PartitionName=lent Nodes=n9 State=UP" --conf-extra "PartitionName=broken Nodes=n10 State=UP"
 refusal() { sbatch --parsable --wrap true "$@" 2>&1; }
-arena_job=(--arena-model=gpt2 --arena-batch=64)
+arena_job=(--arena-model=gpt2 --arena-batch=64 --arena-launcher=env)
 
 # ---- B4: a partition that is not there -----------------------------------------------------------
 is "$(refusal -p nosuch "${arena_job[@]}")" "$(refusal -p nosuch)" "-p nosuch is refused in Slurm's own words"
@@ -144,7 +144,7 @@ for type in part resv down; do ok "the job for $type starts when it can" wait_st
 # ---- B6: one line at submit --------------------------------------------------------------------------------
 batch=64
 said() {   # what it says on standard error
-    { sbatch --parsable -o /dev/null --hold --wrap true --arena-model=gpt2 --arena-batch="$batch" "$@" >"$work/stdout"; } 2>&1
+    { sbatch --parsable -o /dev/null --hold --wrap true --arena-model=gpt2 --arena-launcher=env --arena-batch="$batch" "$@" >"$work/stdout"; } 2>&1
 }
 # The line has a third of a second to find plans in, and says so where that was too short: asked again then.
 said_at_leisure() {
@@ -156,8 +156,8 @@ said_at_leisure() {
     echo "$line"
 }
 like "$(said_at_leisure --arena-types=main --time=30)" \
-    '^sbatch: arena: gpt2 124 M, 1,024 tokens, [a-z0-9]+; best (2x)?[1-8]xmain [0-9.]+ (ms|s|min|h) \(analytic\), [0-9,]+ iterations in 30.0 min$' \
-    "an accepted request is answered with one line"
+    '^sbatch: arena: gpt2 124 M, 1,024 tokens, [a-z0-9]+; best (2x)?[1-8]xmain [0-9.]+ (ms|s|min|h) \(analytic\), [0-9,]+ iterations in 30.0 min'$'\n''sbatch: arena: plan [a-z]+[0-9][^:]*: the script reads all of it from ARENA_. ' \
+    "an accepted request is answered with a line, and one of its plan"
 like "$(<"$work/stdout")" '^[0-9]+$' "and standard output has the id alone"
 is "$(said --quiet)" "" "which --quiet leaves out"
 like "$(said_at_leisure --arena-seq-length=512 --arena-gpus=1-1)" 'gpt2 [0-9]+ M, 512 tokens.*best 1x[a-z0-9]+ ' "the job's own limits count"
@@ -168,6 +168,6 @@ like "$(batch=4194304 said_at_leisure --time=1 | tail -n 1)" \
     'warning: not even one iteration fits in the time limit of 60 s$' "so is an iteration that does not"
 like "$(ARENA_CONF=/nonexistent said)" '^sbatch: arena: gpt2 124 M, 1,024 tokens, [a-z0-9]+$' "without what it needs the line says less"
 like "$(<"$work/stdout")" '^[0-9]+$' "and the job is submitted all the same"
-is "$(said | wc -l)" 1 "one line it is"
+is "$(said_at_leisure | wc -l)" 2 "two lines they are"
 is "$(sbatch --parsable --hold -o /dev/null --wrap true 2>&1 | grep -c arena)" 0 "of an ordinary job nothing is said"
 done_testing

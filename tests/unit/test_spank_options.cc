@@ -12,6 +12,7 @@
 #include "core/limits.h"
 #include "planner/hardware/hardware.h"
 #include "planner/models/readers.h"
+#include "planner/search/would_fit.h"
 #include "plugin/common/quick_estimate.h"
 #include "plugin/spank/controller.h"
 #include "plugin/spank/preview.h"
@@ -240,7 +241,18 @@ TEST(a_preview_is_what_the_planner_offers) {
     ck_assert(estimate->shapes[0].grid.gpus() == offers[0].grid.gpus());
     ck_assert(std::abs(estimate->shapes[0].iteration_s - offers[0].estimate.iteration_s) <
               1e-3 * offers[0].estimate.iteration_s);
+    ck_assert(estimate->shapes[0].plan == short_form(offers[0].plan));
     ck_assert(preview({}, std::chrono::seconds(1)).empty());
+}
+
+TEST(a_preview_of_no_plan_names_what_would_fit) {
+    PlanQuery query = query_for("llama-2-7b", 8);
+    query.can = capabilities_of("ddp");
+    const auto estimate = parse_estimate(preview({query, query}, std::chrono::seconds(60)));
+    ck_assert(estimate && estimate->complete && estimate->shapes.empty());
+    PlanBudget budget;
+    ck_assert(estimate->would_fit == what_would_fit(query, budget));
+    ck_assert(!estimate->would_fit.empty());
 }
 
 TEST(a_preview_ends_when_its_time_is_up_with_what_it_has) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Who is let in as an Arena job, with which sentence the others are turned away, and what an update
 // of a held job may do.
+#include <algorithm>
 #include <csignal>
 #include <string>
 #include <vector>
@@ -36,10 +37,19 @@ SiteFacts site() {
     return s;
 }
 
-Request request(const std::vector<Setting>& more = {}) {
+/// Of whatever launcher that is the default.
+Request unnamed(const std::vector<Setting>& more = {}) {
     std::vector<Setting> settings = {{"model", "gpt2"}, {"batch", "64"}};
     settings.insert(settings.end(), more.begin(), more.end());
     return must(build_request(settings, {}, {}));
+}
+
+/// Of one that can be told most plans.
+Request request(std::vector<Setting> more = {}) {
+    const bool names_one = std::any_of(more.begin(), more.end(),
+                                       [](const Setting& s) { return s.first == "launcher"; });
+    if (!names_one) more.emplace_back("launcher", "env");
+    return unnamed(more);
 }
 
 SubmitFacts batch_job(std::string_view script = "#!/bin/sh\ntrue\n") {
@@ -352,24 +362,43 @@ TEST(a_comment_is_checked_as_a_submission) {
 
 TEST(estimates_survive_their_text_form_and_nothing_else_does) {
     QuickEstimate e;
-    e.shapes = {{{"a40", 1, 4, 1}, 0.512, Source::analytic},
-                {{"h100", 2, 8, 1}, 3.1, Source::profiled}};
-    same(format_estimate(e), "v1 complete a40:1:4:0.512:analytic h100:2:8:3.1:profiled");
+    e.shapes = {{{"a40", 1, 4, 1}, "pp1,dp4,tp1,mb2x2", 0.512, Source::analytic},
+                {{"h100", 2, 8, 1}, "pp2,dp2,tp4,mb1x8,full,zero1,sp", 3.1, Source::profiled}};
+    same(format_estimate(e),
+         "v2 complete a40:1:4:0.512:analytic:pp1,dp4,tp1,mb2x2 "
+         "h100:2:8:3.1:profiled:pp2,dp2,tp4,mb1x8,full,zero1,sp");
     ck_assert(parse_estimate(format_estimate(e)) == e);
     e.complete = false;
     ck_assert(parse_estimate(format_estimate(e)) == e);
+    QuickEstimate none;
+    none.would_fit = {"full", "fsdp", "megatron"};
+    same(format_estimate(none), "v2 complete fit:full fit:fsdp fit:megatron");
+    ck_assert(parse_estimate(format_estimate(none)) == none);
     for (const char* bad :
-         {"", "v1", "v2 complete", "v1 maybe", "v1 complete a40", "v1 complete a40:1:4:-1:analytic",
-          "v1 complete a40:1:4:nan:analytic", "v1 complete a40:0:4:1:analytic",
-          "v1 complete a 40:1:4:1:analytic", "v1 complete a40:1:4:1:guess", "v1 complete  "})
+         {"", "v2", "v1 complete", "v2 maybe", "v2 complete a40", "v2 complete a40:1:4:1:analytic",
+          "v2 complete a40:1:4:-1:analytic:pp1,dp4,tp1,mb2x2",
+          "v2 complete a40:1:4:nan:analytic:pp1,dp4,tp1,mb2x2",
+          "v2 complete a40:0:4:1:analytic:pp1,dp4,tp1,mb2x2",
+          "v2 complete a 40:1:4:1:analytic:pp1,dp4,tp1,mb2x2",
+          "v2 complete a40:1:4:1:guess:pp1,dp4,tp1,mb2x2", "v2 complete a40:1:4:1:analytic:pp1,dp4",
+          "v2 complete a40:1:4:1:analytic:\x1b[31m", "v2 complete fit:a;b",
+          "v2 complete fit:", "v2 complete  "})
         ck_assert_msg(!parse_estimate(bad), "accepted: %s", bad);
     ck_assert(!parse_estimate(std::string(10000, 'v')));
+}
+
+Plan replicas(std::int64_t dp, std::int64_t micro_batch, std::int64_t number) {
+    Plan plan;
+    plan.stage_layers = {12}, plan.stage_dp = {dp}, plan.stage_tp = {1};
+    plan.micro_batch = micro_batch, plan.num_micro_batches = number;
+    return plan;
 }
 
 TEST(a_long_list_of_offers_keeps_powers_of_two) {
     std::vector<Offer> offers(200);
     for (std::size_t i = 0; i < offers.size(); ++i) {
         offers[i].grid = {"a40", 1, static_cast<std::int64_t>(i) + 1, 3};
+        offers[i].plan = replicas(static_cast<std::int64_t>(i) + 1, 1, 1);
         offers[i].estimate.iteration_s = 1;
     }
     const QuickEstimate e = quick_estimate(offers, true);
@@ -377,35 +406,103 @@ TEST(a_long_list_of_offers_keeps_powers_of_two) {
     ck_assert(parse_estimate(format_estimate(e)) == e);
 }
 
+TEST(a_long_estimate_loses_its_last_shapes_and_stays_readable) {
+    QuickEstimate e;
+    const std::string type(60, 'x');
+    for (std::size_t i = 0; i < QuickEstimate::max_shapes; ++i)
+        e.shapes.push_back({{type, 1, 4, 1},
+                            "pp16,dp4096,tp64,mb65536x1048576,vpp12,cp16,ep64,selective,zero1,sp",
+                            0.5,
+                            Source::analytic});
+    const auto read = parse_estimate(format_estimate(e));
+    ck_assert(read && read->shapes.size() > 30 && read->shapes.size() < e.shapes.size());
+}
+
 TEST(one_line_says_how_a_request_was_understood_and_how_it_would_run) {
     QuickEstimate e;
-    e.shapes = {{{"a40", 4, 4, 1}, 0.25, Source::analytic},  // more than the partition has
-                {{"h100", 1, 4, 1}, 0.5, Source::profiled},
-                {{"a40", 1, 2, 1}, 2, Source::analytic}};
+    const std::string of_two = "pp1,dp2,tp1,mb8x4", of_four = "pp1,dp4,tp1,mb2x8";
+    e.shapes = {{{"a40", 4, 4, 1}, "pp1,dp16,tp1,mb1x4", 0.25, Source::analytic},  // too large
+                {{"h100", 1, 4, 1}, of_four, 0.5, Source::profiled},
+                {{"a40", 1, 2, 1}, of_two, 2, Source::analytic}};
     const auto line = [&](const Request& r, std::int64_t limit_s) {
         return submit_line(r, e, 0, cluster(), site(), limit_s);
     };
     const std::string model =
-        "arena: gpt2 124 M, 1,024 tokens, " + std::string(to_string(request().model.precision));
-    same(line(request(), 0), (model + "; best 4xh100 500 ms (profiled)"));
-    same(line(request({{"types", "a40"}}), 3600),
-         (model + "; best 2xa40 2 s (analytic), 1,800 iterations in 60.0 min"));
-    same(line(request({{"gpus", "1-2"}, {"steps", "100"}}), 600),
-         (model + "; best 2xa40 2 s (analytic), 100 iterations 3.3 min"));
-    same(line(request({{"gpus", "1-2"}, {"steps", "100000"}}), 1800),
-         (model +
-          "; best 2xa40 2 s (analytic)\narena: warning: 100,000 iterations take 2.3 d at best, "
-          "the time limit is 30.0 min"));
-    e.shapes = {{{"a40", 1, 4, 1}, 7200, Source::analytic}};
-    same(line(request(), 1800),
-         (model +
-          "; best 4xa40 2.0 h (analytic)\narena: warning: not even one iteration fits in the time "
-          "limit of 30.0 min"));
+        "arena: gpt2 124 M, 1,024 tokens, " + std::string(to_string(unnamed().model.precision));
+    const std::string script =
+        ": DDP script; for tensor or pipeline parallel plans name a launcher (--arena-launcher)";
+    const std::string two = "\narena: plan dp2, micro-batch 8 x 4" + script,
+                      four = "\narena: plan dp4, micro-batch 2 x 8" + script;
+    same(line(unnamed(), 0), (model + "; best 4xh100 500 ms (profiled)" + four));
+    same(line(unnamed({{"types", "a40"}}), 3600),
+         (model + "; best 2xa40 2 s (analytic), 1,800 iterations in 60.0 min" + two));
+    same(line(unnamed({{"gpus", "1-2"}, {"steps", "100"}}), 600),
+         (model + "; best 2xa40 2 s (analytic), 100 iterations 3.3 min" + two));
+    same(line(unnamed({{"gpus", "1-2"}, {"steps", "100000"}}), 1800),
+         (model + "; best 2xa40 2 s (analytic)" + two +
+          "\narena: warning: 100,000 iterations take 2.3 d at best, the time limit is 30.0 min"));
+    e.shapes = {{{"a40", 1, 4, 1}, of_four, 7200, Source::analytic}};
+    same(line(unnamed(), 1800),
+         (model + "; best 4xa40 2.0 h (analytic)" + four +
+          "\narena: warning: not even one iteration fits in the time limit of "
+          "30.0 min"));
     e.complete = false;
-    same(line(request(), 0), (model + "; best found 4xa40 2.0 h (analytic)"));
+    same(line(unnamed(), 0), (model + "; best found 4xa40 2.0 h (analytic)" + four));
     e.shapes.clear();
-    same(line(request(), 1800), model);
-    same(submit_line(request(), std::nullopt, 0, cluster(), site(), 0), model);
+    same(line(unnamed(), 1800), model);
+    same(submit_line(unnamed(), std::nullopt, 0, cluster(), site(), 0), model);
+}
+
+TEST(the_answer_says_what_the_plan_asks_of_the_script) {
+    QuickEstimate e;
+    const auto plan_of = [&](const char* launcher, const char* plan) {
+        e.shapes = {{{"a40", 1, 4, 1}, plan, 0.5, Source::analytic}};
+        const std::string text =
+            submit_line(unnamed({{"launcher", launcher}}), e, 0, cluster(), site(), 0);
+        return text.substr(text.find('\n') + 1);
+    };
+    same(plan_of("env", "pp2,dp2,tp1,mb1x32"),
+         "arena: plan pp2,dp2,tp1,mb1x32: the script reads all of it from ARENA_* (a DDP script: "
+         "--arena-launcher=ddp)");
+    same(plan_of("env", "pp1,dp4,tp1,mb2x8,zero1").substr(0, 36),
+         "arena: plan pp1,dp4,tp1,mb2x8,zero1:");
+    same(
+        plan_of("torchrun", "pp1,dp1,tp4,mb2x32,sp"),
+        "arena: plan pp1,dp1,tp4,mb2x32,sp: the script reads all of it from ARENA_* (a DDP script: "
+        "--arena-plan=pp1,tp1,zero0,none)");
+    same(plan_of("megatron", "pp2,dp2,tp1,mb1x32"), "arena: plan pp2,dp2,tp1,mb1x32");
+}
+
+TEST(the_answer_names_what_would_fit_where_nothing_does) {
+    QuickEstimate e;
+    const auto line = [&] {
+        const std::string text = submit_line(unnamed(), e, 0, cluster(), site(), 0);
+        return text.substr(text.find(';'));
+    };
+    same(line(), "; no plan is known to fit: arena explain says why once it waits");
+    e.would_fit = {"fsdp", "deepspeed"};
+    same(line(),
+         "; no plan is known to fit the launcher ddp; the launchers fsdp, deepspeed would fit: "
+         "arena explain says why once it waits");
+    e.would_fit = {"full", "megatron"};
+    same(line(),
+         "; no plan is known to fit the launcher ddp; full recompute (--arena-plan=full) or the "
+         "launcher megatron would fit: arena explain says why once it waits");
+}
+
+TEST(a_script_that_starts_another_launcher_is_told_its_name) {
+    const SubmitFacts f = batch_job("#!/bin/bash\n# deepspeed\nsrun torchrun train.py\n");
+    const std::string hint =
+        "arena: line 3 of the script starts torchrun: --arena-launcher=torchrun? What is planned "
+        "now is "
+        "for the launcher ddp";
+    const auto has = [&](const Request& r) {
+        return accepted(r, f).note.find(hint) != std::string::npos;
+    };
+    ck_assert_msg(has(unnamed()), "%s", accepted(unnamed(), f).note.c_str());
+    for (const char* launcher : {"ddp", "env", "torchrun", "megatron"})
+        ck_assert_msg(!has(unnamed({{"launcher", launcher}})), "%s", launcher);
+    ck_assert(accepted(unnamed(), batch_job()).note.find("starts") == std::string::npos);
 }
 
 TEST(options_that_contradict_arena_are_refused) {

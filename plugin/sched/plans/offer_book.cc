@@ -111,7 +111,7 @@ OfferList OfferBook::keep(const std::string& key, PlanOutcome outcome) {
 }
 
 const OfferBook::Grids* OfferBook::keep_grids(const std::string& key, PlanOutcome& outcome) {
-    Grids grids{std::move(outcome.infeasible), {}};
+    Grids grids{std::move(outcome.infeasible), {}, std::move(outcome.would_fit)};
     if (!outcome.fault.empty())
         grids.left_out = "the planner failed: " + outcome.fault;
     else if (outcome.in_part > 0)
@@ -279,6 +279,7 @@ std::string OfferBook::why_none(std::uint32_t user, const Request& request,
     std::vector<std::string> reasons;
     for (const auto& [type, grid] : largest)
         reasons.push_back(fmt::format("{} ({})", grid->reason, short_form(grid->grid)));
+    if (!known->would_fit.empty()) reasons.push_back(known->would_fit);
     return reasons.empty() ? "no plan fits" : "no plan fits: " + join(reasons, "; ");
 }
 

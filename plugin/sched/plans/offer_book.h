@@ -75,13 +75,14 @@ class OfferBook {
     /// Of the same query, for explain.
     struct Grids {
         std::vector<Infeasible> infeasible;
-        std::string left_out;  ///< what was not looked at, and why; "" = nothing
+        std::string left_out;   ///< what was not looked at, and why; "" = nothing
+        std::string would_fit;  ///< what the user could ask for instead, where nothing is offered
     };
     /// Null while they are in the user's queue; good until the next call.
     const Grids* grids(std::uint32_t user, const Request& request,
                        const std::vector<SitePool>& pools);
-    /// Why offers() has none: of each type what the planner says of its most GPUs; "" while grids()
-    /// are in the user's queue.
+    /// Why offers() has none: of each type what the planner says of its most GPUs, and what would
+    /// fit; "" while grids() are in the user's queue.
     std::string why_none(std::uint32_t user, const Request& request,
                          const std::vector<SitePool>& pools);
     using ArrayPrices = std::shared_ptr<const ArrayOffers>;

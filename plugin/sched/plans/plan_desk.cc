@@ -5,13 +5,24 @@
 #include <chrono>
 #include <exception>
 
+#include "planner/search/would_fit.h"
+
 namespace arena {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
+/// What may be spent beside a plan on what to do where there is none.
+constexpr double would_fit_seconds = 0.2;
+
 double seconds_since(Clock::time_point start) {
     return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+std::string would_fit(const PlanQuery& query, PlanBudget::Limits limits) {
+    limits.seconds = std::min(limits.seconds, would_fit_seconds);
+    PlanBudget budget(limits);
+    return would_fit_text(what_would_fit(query, budget));
 }
 
 PlanOutcome plan(const PlanQuery& query, const PlanBudget::Limits& limits) {
@@ -26,6 +37,7 @@ PlanOutcome plan(const PlanQuery& query, const PlanBudget::Limits& limits) {
             if (!grid.feasible) outcome.infeasible.push_back({grid.grid, std::move(grid.reason)});
         }
         outcome.offers = offers_of(std::move(grids));
+        if (outcome.offers.empty()) outcome.would_fit = would_fit(query, limits);
     } catch (const std::exception& fault) {
         outcome.fault = fault.what();
     }

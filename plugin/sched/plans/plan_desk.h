@@ -29,6 +29,7 @@ struct Infeasible {
 struct PlanOutcome {
     std::vector<Offer> offers;
     std::vector<Infeasible> infeasible;
+    std::string would_fit;                     ///< where there are no offers; "" = nothing known
     std::size_t in_part = 0;                   ///< grids that the budget did not do for
     double seconds = 0;                        ///< it took
     std::string fault;                         ///< of the planner itself
