@@ -96,6 +96,7 @@ black_box_tests = \
 	tests/t0246-profiling-nodes.t \
 	tests/t0247-profiling-order.t \
 	tests/t0250-different-plans.t tests/t0255-salloc.t \
+	tests/t0445-ddp-in-slurm.t \
 	tests/t0100-bad-input.t \
 	tests/t0110-submit-channels.t \
 	tests/t0300-ordinary-jobs.t \
@@ -138,6 +139,7 @@ EXTRA_DIST += $(black_box_tests) \
 	tests/soak/submit-race tests/tools/race_submit.cc \
 	tests/soak/shutdown-bursts tests/soak/loan-cycles tests/lib/bursts.sh \
 	tests/lib/cluster.sh \
+	tests/lib/ddp.sh tests/train/ddp.py tests/train/torchrun tests/bench/ddp-batches \
 	tests/lib/start_order.sh \
 	tests/lib/tap.sh \
 	tests/lib/timed \
