@@ -21,7 +21,7 @@ fill_training
 # ---- what cannot be ------------------------------------------------------------------------------------------
 ok "the first round has been" round_has_been
 for case in 'offer n99|no node is called n99' 'offer n1|node n1 is in none of loan.inference_partitions' 'offer n8 until=5|is over already' \
-    'offer n[8|is no list of nodes' 'offer n8,n8|n8' 'reclaim 1|1 nodes are asked back, and 0 are lent' 'reclaim n8|node n8 is not lent' \
+    'offer n[8|is no list of nodes' 'offer n8,n8|n8' 'reclaim 1|asked back: 1 node; lent: 0' 'reclaim n8|node n8 is not lent' \
     'reclaim 1 deadline=0|deadline=0 is not accepted'; do
     pattern=${case#*|}
     # shellcheck disable=SC2086  # words

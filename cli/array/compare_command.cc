@@ -8,6 +8,7 @@
 
 #include "array/baselines.h"
 #include "array/list_rule.h"
+#include "base/counted.h"
 #include "cli/array/array_files.h"
 #include "cli/array/commands.h"
 #include "cli/array/compare_models.h"
@@ -102,8 +103,9 @@ std::vector<std::string> row_of(const array::Instance& instance, const Way& way,
 }
 
 void print_text(const array::Instance& instance, const std::vector<Way>& ways) {
-    fmt::print("{}: {} members, {} stages on {} devices\n", name_or(instance, "instance"),
-               instance.jobs, instance.stages, instance.devices);
+    fmt::print("{}: {}, {} on {}\n", name_or(instance, "instance"),
+               counted(instance.jobs, "member"), counted(instance.stages, "stage"),
+               counted(instance.devices, "device"));
     Table table({{"way"},
                  {"T", true},
                  {"T/member", true},

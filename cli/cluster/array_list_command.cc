@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/counted.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "cli/cluster/ask_scheduler.h"
@@ -66,10 +67,10 @@ ArrayJob read_job(const Json& json, std::optional<Error>& error) {
 
 void print_job(const ArrayJob& job) {
     const std::string end = job.end.empty() ? "" : " (" + printable(job.end) + ")";
-    fmt::print(
-        "JobId={} {}{}: {} on {} GPUs of {}, {} members at a time, {} an iteration of each\n",
-        job.job, printable(job.state), end, printable(job.plan), job.gpus,
-        printable(join(job.nodes, ",")), job.at_a_time, human_seconds(job.iteration_s));
+    fmt::print("JobId={} {}{}: {} on {} of {}, {} at a time, {} an iteration of each\n", job.job,
+               printable(job.state), end, printable(job.plan), counted(job.gpus, "GPU"),
+               printable(join(job.nodes, ",")), counted(job.at_a_time, "member"),
+               human_seconds(job.iteration_s));
     if (job.members.empty()) return;
     Table table({{"member", false, Wide::whole}, {"task", false}, {"now", false}, {"GPU-s", true}});
     for (const ArrayMember& member : job.members)

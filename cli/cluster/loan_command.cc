@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "base/counted.h"
 #include "base/hostlist.h"
 #include "base/json.h"
 #include "base/text.h"
@@ -133,7 +134,7 @@ void print_reclaimed(const Reclaimed& told) {
     print_jobs("let run, since they end in time: ", told.ending);
     if (told.preempted.empty() && !told.returning.empty()) fmt::print("No job is preempted.\n");
     if (told.missing == 0) return;
-    print_wrapped(fmt::format("{} node{} short: ", told.missing, told.missing == 1 ? "" : "s"),
+    print_wrapped(counted(told.missing, "node") + " short: ",
                   told.why.empty() ? "no more are lent" : printable(told.why, 1024));
 }
 

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <set>
 
+#include "base/counted.h"
 #include "base/text.h"
 #include "cli/doctor/doctor_parts.h"
 
@@ -81,7 +82,7 @@ Finding check_inference_partition(const Facts& facts, const std::string& name) {
                     "has no node with GPUs: it has nothing to lend; take it out of "
                     "loan.inference_partitions in " +
                         facts.config_path);
-    return ok(check, fmt::format("{} nodes with GPUs, which can be lent", count));
+    return ok(check, fmt::format("{} with GPUs can be lent", counted(count, "node")));
 }
 
 /// Types that are mapped are judged one by one as gpu:TYPE; here it counts that they can be lent.

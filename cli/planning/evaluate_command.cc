@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 
+#include "base/counted.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "cli/planning/commands.h"
@@ -190,11 +191,11 @@ void print_text(const Report& report, const std::string& by) {
           {"GPU type", report.devices},
           {"network", report.networks}})
         for (const auto& [name, n] : counts)
-            fmt::print("{} '{}' ({} rows) is not in the table: the default's constants\n", what,
-                       printable(name, 60), n);
+            fmt::print("{} '{}' ({}) is not in the table: the default's constants\n", what,
+                       printable(name, 60), counted(n, "row"));
     for (const auto& [reason, skipped] : report.reasons)
-        fmt::print("skipped {} {}: {} ({} {})\n", skipped.n, skipped.n == 1 ? "row" : "rows",
-                   reason, skipped.n == 1 ? "line" : "first in line", skipped.line);
+        fmt::print("skipped {}: {} ({} {})\n", counted(skipped.n, "row"), reason,
+                   skipped.n == 1 ? "line" : "first in line", skipped.line);
 }
 
 int evaluate(const Globals& globals, const EvaluateArguments& arguments) {

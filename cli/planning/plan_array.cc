@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "base/counted.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "cli/common/wrap.h"
@@ -79,8 +80,9 @@ int plan_array(const Globals& globals, const PlanOptions& options, const Model& 
     if (globals.json) {
         print_json(options, model, offers);
     } else {
-        fmt::print("{} members of {}, each with a global batch of {}, on {} {}\n\n", options.array,
-                   model.name, options.global_batch, query.pool.max_gpus, query.pool.gpu_type);
+        fmt::print("{} of {}, each with a global batch of {}, on {} {}\n\n",
+                   counted(options.array, "member"), model.name, options.global_batch,
+                   query.pool.max_gpus, query.pool.gpu_type);
         print_table(offers);
         fmt::print("\n");
         print_wrapped("", offers.why);

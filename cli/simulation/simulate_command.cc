@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 
+#include "base/counted.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "baselines/registry.h"
@@ -110,12 +111,13 @@ void print_loans(const std::vector<sim::Metrics>& runs) {
         if (!run.loans) continue;
         const sim::LoanMetrics& m = *run.loans;
         fmt::print(
-            "{}: both clusters used {:.1f}%, {:.0f} GPU-hours lent; {} servers lent, {} "
-            "returned, {} late; {} jobs preempted (at least {}), {} scaled in, {} let end; short "
+            "{}: both clusters used {:.1f}%, {:.0f} GPU-hours lent; {} lent, {} "
+            "returned, {} late; {} preempted (at least {}), {} scaled in, {} let end; short "
             "{:.0f} server-seconds, {:.0f} s beyond the deadline\n",
-            run.policy, 100 * m.usage_both, m.lent_gpu_s / hour_s, m.servers_lent,
-            m.servers_returned, m.late_returns, m.preemptions, m.least_preemptions, m.scaled_in,
-            m.let_end, m.short_server_s, m.short_late_s);
+            run.policy, 100 * m.usage_both, m.lent_gpu_s / hour_s,
+            counted(m.servers_lent, "server"), m.servers_returned, m.late_returns,
+            counted(m.preemptions, "job"), m.least_preemptions, m.scaled_in, m.let_end,
+            m.short_server_s, m.short_late_s);
     }
 }
 
@@ -156,8 +158,8 @@ void print_text(const Answers& answers) {
     if (!answers.runs.empty() && answers.runs.front().slow) print_slowdowns(answers.runs);
     if (answers.bound) print_bound(answers);
     if (!answers.runs.empty() && answers.runs.front().dropped > 0) {
-        fmt::print("{} jobs of the trace were left out: no usable row for their model and batch.\n",
-                   answers.runs.front().dropped);
+        fmt::print("left out of the trace: {} without a usable row for their model and batch\n",
+                   counted(answers.runs.front().dropped, "job"));
     }
 }
 
@@ -211,9 +213,9 @@ sim::PageFacts facts_of(const SimulateOptions& given, const sim::Workload& workl
                         const sim::SimulationOptions& options) {
     const sim::Errors& errors = options.errors;
     sim::PageFacts facts{
-        {"cluster", fmt::format("{}: {} GPUs", given.files.cluster, workload.gpus())},
-        {"trace", fmt::format("{}: {} jobs, {} left out", given.files.trace, workload.jobs.size(),
-                              workload.dropped)},
+        {"cluster", fmt::format("{}: {}", given.files.cluster, counted(workload.gpus(), "GPU"))},
+        {"trace", fmt::format("{}: {}, {} left out", given.files.trace,
+                              counted(workload.jobs.size(), "job"), workload.dropped)},
         {"iteration times", given.files.planner.on ? "estimates of the planner, launcher " +
                                                          given.files.planner.launcher
                                                    : given.files.throughputs},

@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 
+#include "base/counted.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "baselines/registry.h"
@@ -41,7 +42,7 @@ int save(const Globals& globals, const std::string& file) {
             "{}\n",
             dump_json({{"schema_version", 1}, {"file", file}, {"nodes", nodes}, {"jobs", jobs}}));
     } else {
-        fmt::print("{}: {} nodes, {} jobs\n", file, nodes, jobs);
+        fmt::print("{}: {}, {}\n", file, counted(nodes, "node"), counted(jobs, "job"));
     }
     return exit_yes;
 }

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <memory>
 
+#include "base/counted.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "cli/simulation/commands.h"
@@ -113,7 +114,8 @@ int run(const Globals& globals, const TraceOptions& given) {
                                       {"jobs", jobs->size()},
                                       {"span_s", span_s}}));
     } else {
-        fmt::print("{}: {} jobs in {}\n", given.out, jobs->size(), human_seconds(span_s));
+        fmt::print("{}: {} in {}\n", given.out, counted(jobs->size(), "job"),
+                   human_seconds(span_s));
     }
     return exit_yes;
 }

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "base/counted.h"
 #include "base/text.h"
 
 namespace arena {
@@ -92,7 +93,8 @@ constexpr std::int64_t clock_skew_s = 60;
 std::string refuse_place(const SlowPlace& place, std::optional<std::int64_t> gpus, bool owns) {
     if (!gpus) return fmt::format("{} is no node of it", place.node);
     if (place.gpu >= *gpus)
-        return fmt::format("{} has {} GPUs, none of index {}", place.node, *gpus, place.gpu);
+        return fmt::format("{} has {}, none of index {}", place.node, counted(*gpus, "GPU"),
+                           place.gpu);
     if (owns) return {};
     return fmt::format("GPU {} of {} is not one of its own", place.gpu, place.node);
 }

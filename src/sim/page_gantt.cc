@@ -8,6 +8,7 @@
 #include <numeric>
 #include <tuple>
 
+#include "base/counted.h"
 #include "sim/page_parts.h"
 
 namespace arena::sim {
@@ -238,8 +239,9 @@ std::string Gantt::figure() const {
     out += fmt::format(
         "<svg viewBox=\"0 0 {} {}\" tabindex=\"0\" role=\"application\" aria-label=\"GPUs over "
         "time, "
-        "policy {}: {} stays of {} jobs on {} GPUs; the table of jobs below says the same\">\n",
-        width, pixel(y(rows_) + bottom), escaped(run_.policy), all_shapes_, run_.jobs, rows_);
+        "policy {}: {} of {} on {}; the table of jobs below says the same\">\n",
+        width, pixel(y(rows_) + bottom), escaped(run_.policy), counted(all_shapes_, "stay"),
+        counted(run_.jobs, "job"), counted(rows_, "GPU"));
     out += axes() + "<g class=\"stays\">\n";
     for (const Shape& s : shapes_) out += shape(s);
     out += "</g><g class=\"labels\">\n";

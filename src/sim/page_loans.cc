@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "base/counted.h"
 #include "sim/page_parts.h"
 
 namespace arena::sim {
@@ -74,9 +75,9 @@ std::string loans_section(const std::vector<Metrics>& runs) {
         chart.series.push_back(series_of(loans, "needed", run->makespan_s, &Moment::needed));
         chart.series.push_back(series_of(loans, "lent", run->makespan_s, &Moment::lent));
         chart.series.push_back(series_of(loans, "returning", run->makespan_s, &Moment::returning));
-        chart.summary =
-            fmt::format("{} servers; {} lent, {} returned, {} late", loans.inference_servers,
-                        loans.servers_lent, loans.servers_returned, loans.late_returns);
+        chart.summary = fmt::format("{}; {} lent, {} returned, {} late",
+                                    counted(loans.inference_servers, "server"), loans.servers_lent,
+                                    loans.servers_returned, loans.late_returns);
         out += chart_svg(chart);
     }
     return out +

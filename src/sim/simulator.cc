@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cmath>
 
+#include "base/counted.h"
 #include "policy/work_left.h"
 #include "sim/simulation.h"
 
@@ -152,10 +153,11 @@ Status Simulation::check_stuck(const Decision& decision) {
                       arrived_ == workload_.jobs.size() && next_slow_s() == never;
     idle_rounds_ = idle ? idle_rounds_ + 1 : 0;
     if (idle_rounds_ < (options_.only_events ? 1 : stuck_rounds)) return Done{};
-    return environment_error(fmt::format(
-        "at {:.0f} s the policy leaves {} jobs waiting on an idle "
-        "cluster for {} rounds, the first is job {}",
-        snapshot_.time_s, snapshot_.jobs.size(), idle_rounds_, snapshot_.jobs.front().id));
+    return environment_error(
+        fmt::format("at {:.0f} s the policy leaves {} waiting on an idle "
+                    "cluster for {} rounds, the first is job {}",
+                    snapshot_.time_s, counted(snapshot_.jobs.size(), "job"), idle_rounds_,
+                    snapshot_.jobs.front().id));
 }
 
 Status Simulation::decide() {

@@ -590,12 +590,12 @@ TEST(what_cannot_be_is_refused_and_changes_nothing) {
     says(LoanVerb::offer, "t1", "node t1 is in none of loan.inference_partitions: infer");
     says(LoanVerb::offer, "i1,t1", "node t1 is in none");
     says(LoanVerb::offer, "i1 until=99999999", "is over already");
-    says(LoanVerb::reclaim, "1", "1 nodes are asked back, and 0 are lent");
+    says(LoanVerb::reclaim, "1", "asked back: 1 node; lent: 0");
     says(LoanVerb::reclaim, "i1", "node i1 is not lent");
     says(LoanVerb::reclaim, "i1 deadline=0", "deadline=0 is not accepted");
     scene.lend("i1");
     says(LoanVerb::offer, "i1", "node i1 has a lease already: L1, lent");
-    says(LoanVerb::reclaim, "2", "2 nodes are asked back, and 1 are lent");
+    says(LoanVerb::reclaim, "2", "asked back: 2 nodes; lent: 1");
     scene.runs(9, {"i1"});
     (void)scene.say(LoanVerb::reclaim, "i1");
     says(LoanVerb::reclaim, "i1", "lease L1 is returning already");

@@ -133,7 +133,7 @@ TEST(a_report_must_fit_the_job) {
     refused(
         compute, [](WatchedJob& j) { j.gpus_at.reset(); }, "n3 is no node of it");
     refused(
-        compute, [](WatchedJob& j) { j.gpus_at = 1; }, "n3 has 1 GPUs, none of index 1");
+        compute, [](WatchedJob& j) { j.gpus_at = 1; }, "n3 has 1 GPU, none of index 1");
     refused(link, as_it_is, "n4 is no node of it");
     WatchedJob job = watched();
     job.gpus_of_peer = 2;

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <string>
 
+#include "base/counted.h"
 #include "base/text.h"
 #include "base/trusted_path.h"
 #include "installed_paths.h"
@@ -17,10 +18,6 @@
 
 namespace arena::train {
 namespace {
-
-std::string number_of(Index n, const char* what) {
-    return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s");
-}
 
 /// The numbers of "4(x2),3" that are no repetition, the largest of them.
 Index most_tasks(std::string_view list) {
@@ -53,7 +50,7 @@ Result<DeviceChoice> choose_device(const std::string& wanted, const DeviceFacts&
     const Index ranks = facts.ranks_of_node();
     if (ranks > *gpus)
         return DeviceChoice{
-            false, number_of(ranks, "rank") + " here, " + number_of(*gpus, "GPU") + " visible"};
+            false, counted(ranks, "rank") + " here, " + counted(*gpus, "GPU") + " visible"};
     return DeviceChoice{true, ""};
 }
 

@@ -15,6 +15,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/counted.h"
 #include "base/json.h"
 #include "base/statistics.h"
 #include "base/text.h"
@@ -209,8 +210,8 @@ Status Rank::prepare() {
     peak_ = o_.flops_per_sample > 0 ? peak_flops(device_.name()) * world_.size() : 0;
     role_->initialize(o_.seed);
     journal_.note(
-        fmt::format("{} {} as {} on {}; {:.4g} million parameters, {:.4g} million tokens of data",
-                    world_.size(), world_.size() == 1 ? "rank" : "ranks", describe(o_.plan), on(),
+        fmt::format("{} as {} on {}; {:.4g} million parameters, {:.4g} million tokens of data",
+                    counted(world_.size(), "rank"), describe(o_.plan), on(),
                     parameter_count(o_.shape) / 1e6, static_cast<double>(data_->tokens()) / 1e6),
         {{"event", "start"},
          {"ranks", world_.size()},

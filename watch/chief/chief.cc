@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/counted.h"
 #include "base/text.h"
 #include "watch/chief/state.h"
 
@@ -144,8 +145,8 @@ void Chief::State::hello(PeerId from, const TrainerHello& hello) {
     }
     nodes_ = hello.nodes;
     baseline_failures_ = 0;
-    note(line(fmt::format("The trainer is here: {} ranks", hello.nodes.size()), "trainer",
-              {{"ranks", std::ssize(hello.nodes)}}));
+    note(line(fmt::format("The trainer is here: {}", counted(hello.nodes.size(), "rank")),
+              "trainer", {{"ranks", std::ssize(hello.nodes)}}));
     if (open_) actions_.messages.push_back({from, EventOpen{true}});
 }
 

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "base/counted.h"
 #include "base/text.h"
 #include "watch/chief/state.h"
 
@@ -65,7 +66,9 @@ void Chief::State::say_check(Purpose purpose) {
     check_ = purpose;
     for (LogLine& one : dispatch_lines(true, passes)) note(std::move(one));
     if (word.left_out > 0)
-        note(line(fmt::format("{} links are more than a check can name", word.left_out), "cut"));
+        note(line(fmt::format("left out, for a check can name no more: {}",
+                              counted(word.left_out, "link")),
+                  "cut"));
 }
 
 void Chief::State::on_checked(const Checked& checked) {
@@ -96,15 +99,14 @@ void Chief::State::take_baseline(const slowdown::CheckRound& round, double secon
         ++baseline_wanted_;
         return;
     }
-    note(line(
-        fmt::format("pre-check: {} GPUs and {} links are measured, {} times; by how their rounds "
-                    "differ, slow is what takes {:.2f} and {:.2f} times as long in as many",
-                    round.gpus.size(), round.links.size(), baseline_.count(), limits.gpu,
-                    limits.link),
-        "baseline",
-        {{"rounds", std::int64_t{baseline_.count()}},
-         {"slow_gpu", limits.gpu},
-         {"slow_link", limits.link}}));
+    note(line(fmt::format("pre-check: {} and {} are measured, {}; by how their rounds "
+                          "differ, slow is what takes {:.2f} and {:.2f} times as long in as many",
+                          counted(round.gpus.size(), "GPU"), counted(round.links.size(), "link"),
+                          counted(baseline_.count(), "time"), limits.gpu, limits.link),
+              "baseline",
+              {{"rounds", std::int64_t{baseline_.count()}},
+               {"slow_gpu", limits.gpu},
+               {"slow_link", limits.link}}));
     tell_odd_gpus();
 }
 

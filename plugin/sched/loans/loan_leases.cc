@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <set>
 
+#include "base/counted.h"
 #include "base/text.h"
 #include "plugin/sched/loans/loan_book.h"
 #include "policy/loans/reclaim_moves.h"
@@ -336,7 +337,7 @@ Result<LoanBook::Returned> LoanBook::reclaim(const ReclaimWords& words, const Sn
     }
     if (words.count > static_cast<std::int64_t>(open.size()))
         return usage_error(
-            fmt::format("{} nodes are asked back, and {} are lent", words.count, open.size()));
+            fmt::format("asked back: {}; lent: {}", counted(words.count, "node"), open.size()));
     const double deadline_s =
         words.deadline_s > 0 ? static_cast<double>(words.deadline_s) : config_.loan_deadline_s;
     read_facts();

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/counted.h"
 #include "plugin/sched/host/nonce.h"
 #include "plugin/sched/host/one_word.h"
 
@@ -35,8 +36,7 @@ ProfileAnswer waiting(const ProfileNeed& need, const std::string& why) {
 }
 
 ProfileAnswer behind_runs(const ProfileNeed& need, std::size_t runs) {
-    return waiting(
-        need, fmt::format(": {} other profile run{} first", runs, runs == 1 ? " goes" : "s go"));
+    return waiting(need, fmt::format(": behind {}", counted(runs, "other profile run")));
 }
 
 ProfileAnswer behind_users(const ProfileNeed& need) {
