@@ -448,7 +448,7 @@ TEST(a_job_waits_for_the_profile_run_that_has_its_node) {
                                return r.job == 2 && r.text.find(text) != std::string::npos;
                            });
     };
-    ck_assert(said("waiting to profile gpt2-half on a40: 1 other profile run goes first"));
+    ck_assert(said("waiting to profile gpt2-half on a40: behind 1 other profile run"));
     finish_carriers(scene, true);
     scene.host.view.carriers[0].finished = false;  // its script is over, its node not yet free
     scene.host.view.snapshot.nodes[0].free_gpus = 0;
@@ -573,6 +573,8 @@ TEST(a_changed_request_checkpoints_an_elastic_job_and_the_deadline_requeues_it) 
     scene.host.view.jobs[0].start_s = 990;
     scheduler->round();
     ck_assert(called(scene.host, "checkpoint 1"));
+    ck_assert(scheduler->explain(1).find("its owner asks for another shape: arena:gpus=1-1") !=
+              std::string::npos);
     scene.host.view.jobs[0].facts.mark = JobMark{Phase::checkpointing, 0, OtherHold::none, 1000};
     scene.host.calls.clear();
     scheduler->round();

@@ -127,6 +127,42 @@ TEST(a_job_that_changes_while_it_is_read_is_left_alone) {
     ck_assert_str_eq(scene.host.calls.back().c_str(), "start 1 n1");
 }
 
+TEST(whoever_holds_a_job_is_named_with_what_ends_it) {
+    Scene scene;
+    scene.node("n1", "a40", 4, 4);
+    scene.job(1).facts.mark->hold = OtherHold::user;
+    scene.job(2).facts.mark->hold = OtherHold::admin;
+    auto scheduler = scene.scheduler();
+    scheduler->round();
+    const auto said = [&](JobId job, const std::string& words) {
+        return scheduler->explain(job).find(words) != std::string::npos;
+    };
+    ck_assert(said(1, "\"held by its user\""));
+    ck_assert(said(1, "\"scontrol release 1 lets it be planned\""));
+    ck_assert(said(2, "\"held by an administrator\""));
+}
+
+TEST(nothing_is_said_of_a_job_that_the_next_survey_takes) {
+    Scene scene;
+    scene.node("n1", "a40", 4, 4);
+    scene.job(1).facts.mark.reset();
+    auto scheduler = scene.scheduler();
+    scheduler->round();
+    ck_assert(scheduler->explain(1).find("held by") == std::string::npos);
+}
+
+TEST(a_job_that_reservations_leave_too_few_nodes_says_so) {
+    Scene scene;
+    scene.node("n1", "a40", 4, 4);
+    Request r = Scene::request();
+    r.min_gpus = r.max_gpus = 8;
+    scene.job(1, r).is_cut = true;
+    scene.scheduler()->round();
+    const std::string& told = scene.host.reasons.back().text;
+    ck_assert_msg(told.starts_with("Arena: on the nodes that reservations leave it, no plan fits"),
+                  "%s", told.c_str());
+}
+
 }  // namespace
 
 int main() { return arena::test::run_suite(); }

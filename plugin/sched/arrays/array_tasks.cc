@@ -31,11 +31,24 @@ std::int64_t tasks_to_split(const JobView& record, const std::vector<JobView>& j
                                     record.array.left);
 }
 
-std::string why_tasks_wait(const JobView& record, const Config& config) {
+std::string why_tasks_wait(const JobView& record, const Config& config,
+                           const std::string& earlier) {
     if (!config.array_enabled)
         return "job arrays are switched off (array.enabled is false in arena.yaml)";
-    return "waits for earlier tasks of its array: at most " +
-           std::to_string(most_at_a_time(record.array, config)) + " wait or run at a time";
+    const std::string limit = "at most " + std::to_string(most_at_a_time(record.array, config)) +
+                              " wait or run at a time";
+    if (earlier.empty()) return "waits for earlier tasks of its array: " + limit;
+    return "as the tasks before it: " + earlier + "; " + limit;
+}
+
+JobId first_of_waiting_tasks(const JobView& record, const std::vector<JobView>& jobs) {
+    JobId first = 0;
+    for (const JobView& job : jobs) {
+        if (!takes_a_turn(job, record.array.id)) continue;
+        if (job.facts.state != HostJobState::pending) return 0;
+        if (first == 0) first = job.id;
+    }
+    return first;
 }
 
 }  // namespace arena

@@ -22,7 +22,11 @@ std::int64_t most_at_a_time(const ArrayPlace& place, const Config& config);
 std::int64_t tasks_to_split(const JobView& record, const std::vector<JobView>& jobs,
                             const Config& config);
 
-/// What such a record waits for, in words for its owner.
-std::string why_tasks_wait(const JobView& record, const Config& config);
+/// What such a record waits for, in words for its owner. squeue shows them of all its waiting tasks
+/// in one line, so that those which have jobs of their own are heard: `earlier` is why they wait,
+/// "" where one of them runs.
+std::string why_tasks_wait(const JobView& record, const Config& config, const std::string& earlier);
+/// The first of them, where all of them wait; 0 where there is none or one runs.
+JobId first_of_waiting_tasks(const JobView& record, const std::vector<JobView>& jobs);
 
 }  // namespace arena

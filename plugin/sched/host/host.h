@@ -107,6 +107,7 @@ struct JobView {
     bool changing = false;
     std::string
         no_nodes;  ///< Slurm's reason where none of its nodes with GPUs will do; "" = some will
+    bool is_cut = false;  ///< reservations of others leave it only some of its nodes
     bool configuring =
         false;               ///< running: a Prolog or a booting node still keeps its script waiting
     double array_gpu_s = 0;  ///< of its array's GPUs, as its AdminComment has it

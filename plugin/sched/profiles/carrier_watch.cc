@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <set>
 
+#include "base/counted.h"
 #include "plugin/sched/host/one_word.h"
 
 namespace arena {
@@ -18,8 +19,11 @@ constexpr double result_grace_s = 3;
 constexpr double silence_grace_s = 30, silence_told_s = 5;
 /// How long a result waits for a store that another process (`arena profile`) holds.
 constexpr double locked_grace_s = 5;
-/// A reason that changes is a change of the job, which makes the next round: not each second.
-constexpr double progress_interval_s = 10;
+/// A reason that changes is a change of the job, which makes the next round: ten times in a run,
+/// and not more often than each second.
+double progress_interval_s(const Config& config) {
+    return std::max(config.profile_budget_s / 10, 1.0);
+}
 
 /// Whether what is waited for may still come; the wait begins with the first question.
 bool may_come(std::optional<double>& since_s, double now_s, double grace_s) {
@@ -78,9 +82,9 @@ CarrierNews::What CarrierWatch::take_result(const Seen& seen, const Result<Profi
             return CarrierNews::AwaitingResult{};
         return failed(seen, status.error().message());
     }
-    host_.log_info(fmt::format("JobId={} profiled {} on {}: {} operators in {:.1f} s",
-                               seen.carrier.id, one_word(request.model.name), request.gpu_type,
-                               profile->entries.size(), profile->device_seconds));
+    host_.log_info(fmt::format(
+        "JobId={} profiled {} on {}: {} in {:.1f} s", seen.carrier.id, one_word(request.model.name),
+        request.gpu_type, counted(profile->entries.size(), "operator"), profile->device_seconds));
     return CarrierNews::Measured{};
 }
 
@@ -98,7 +102,7 @@ void CarrierWatch::tell_silence() {
 /// A run that has not begun, or whose spool cannot be read yet, has no progress to show.
 std::string CarrierWatch::progress_of(const Seen& seen) {
     Watched& watched = seen.watched;
-    if (!watched.progress.empty() && seen.now_s < watched.progress_s + progress_interval_s)
+    if (!watched.progress.empty() && seen.now_s < watched.progress_s + progress_interval_s(config_))
         return watched.progress;
     const auto progress = spool_.progress(seen.request.nonce);
     if (progress && *progress) {

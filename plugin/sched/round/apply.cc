@@ -91,7 +91,11 @@ void Application::carry_out(const Order& order) {
         case Order::Kind::give_up:
             return hold_again(job);
         case Order::Kind::save_state:
-            (void)checkpoint(job, order.done, {});
+            if (checkpoint(job, order.done, {}))
+                note({.job = &job,
+                      .state = "checkpointing",
+                      .reason = "its owner asks for another shape: " + printable(job.comment),
+                      .keeps_chosen = true});
             return;
         case Order::Kind::leave:
             return leave(order);

@@ -50,6 +50,23 @@ void take_lead(JobState& state, const ArrayLead& lead, const JobView& job, const
     if (lead.memory_mb_per_gpu > 0) state.memory_mb_per_gpu = lead.memory_mb_per_gpu;
 }
 
+/// Who keeps a job from being planned, and what ends that.
+struct Holder {
+    std::string state, way_out;
+};
+
+Holder holder_of(const JobView& job) {
+    const auto& mark = job.facts.mark;
+    if (mark && mark->newer)
+        return {"held by others",
+                "a later version of Arena planned it: install that again, or cancel the job"};
+    const std::string release = fmt::format("scontrol release {} lets it be planned", job.id);
+    const OtherHold hold = mark ? mark->hold : OtherHold::none;
+    if (hold == OtherHold::user) return {"held by its user", release};
+    if (hold == OtherHold::admin) return {"held by an administrator", release};
+    return {"held by others", job.reason.empty() ? release : job.reason};
+}
+
 class Intake {
   public:
     Intake(ClusterView view, Books& books);
@@ -223,7 +240,9 @@ void Intake::follow_array(const JobView& job) {
     const std::int64_t tasks = tasks_to_split(job, view_.jobs, config_);
     if (tasks > 0)
         round_.orders.push_back({.kind = Order::Kind::split, .job = &job, .tasks = tasks});
-    note(waits_for(job, why_tasks_wait(job, config_)));
+    const auto first = books_.statuses.find(first_of_waiting_tasks(job, view_.jobs));
+    const bool says_why = first != books_.statuses.end() && first->first != job.id;
+    note(waits_for(job, why_tasks_wait(job, config_, says_why ? first->second.reason : "")));
 }
 
 // ---- tasks of arrays that may share a pipeline ----
@@ -332,13 +351,11 @@ void Intake::join_array(const JobView& job, const Request& request, JobId carrie
 void Intake::follow_unplannable(const JobView& job) {
     const auto& mark = job.facts.mark;
     if (!mark || mark->newer || mark->phase != Phase::starting || job.facts.held) {
-        const bool later = mark && mark->newer;
-        return note({.job = &job,
-                     .state = "held by others",
-                     .reason = later ? "a later version of Arena planned it: install that again, "
-                                       "or cancel the job"
-                                     : job.reason,
-                     .keeps_chosen = true});
+        // The next survey takes one that came after this round's.
+        if (classify(job.facts) != Step::none) return;
+        const Holder holder = holder_of(job);
+        return note(
+            {.job = &job, .state = holder.state, .reason = holder.way_out, .keeps_chosen = true});
     }
     note({.job = &job, .state = "waiting for preemption", .keeps_chosen = true});
     const double waited = books_.clocks.age_s(job.id, static_cast<double>(mark->since));
@@ -581,7 +598,10 @@ void Intake::add_waiting(const JobView& job, const SharedRequest& wanted, OfferL
     books_.statuses[job.id].offers = offers;
     // One that waits with a shape keeps it meanwhile.
     if (!offers) return note(waits_for(job, "waits to be planned"));
-    if (offers->empty()) return wait_held(job, why_no_plan(job, *wanted, offers));
+    if (offers->empty()) {
+        const std::string why = why_no_plan(job, *wanted, offers);
+        return wait_held(job, job.is_cut ? "on the nodes that reservations leave it, " + why : why);
+    }
     if (job.facts.held && books_.blocked.rests(job.id))
         return note(waits_for(job, books_.blocked.resting_why(job.id)));
     JobState state = state_of(job, *wanted);

@@ -103,12 +103,6 @@ void drop_reserved(job_record_t* job, const PartitionTry& where, const std::stri
         bit_nclear(nodes, 0, node_record_count - 1);
 }
 
-Bitmap nodes_in(job_record_t* job, const PartitionTry& where, const std::string& lent_in) {
-    Bitmap nodes = suitable_nodes(job, where);
-    drop_reserved(job, where, lent_in, nodes.get());
-    return nodes;
-}
-
 /// --exclusive, --exclusive=user, and partitions that give whole nodes only.
 bool wants_whole_nodes(const job_record_t* job, const part_record_t* part) {
     const std::uint8_t whole = job->details->whole_node;
@@ -172,19 +166,22 @@ std::vector<NodeChoice> node_choices(job_record_t* job, const PartitionTries& tr
                                      const std::string& lent_in) {
     std::vector<NodeChoice> choices, later;
     for (const PartitionTry& where : tries.list) {
-        Bitmap nodes = nodes_in(job, where, lent_in);
+        Bitmap nodes = suitable_nodes(job, where);
+        const auto suitable = bit_set_count(nodes.get());
+        drop_reserved(job, where, lent_in, nodes.get());
+        const bool is_cut = bit_set_count(nodes.get()) < suitable;
         const part_record_t* part = where.partition;
         if (job->details->prefer_list) {
             Bitmap preferred(bit_copy(nodes.get()));
             keep_featured(job->details->prefer_list, preferred.get());
-            if (!where.least_time) choices.push_back({part, std::move(preferred), false});
+            if (!where.least_time) choices.push_back({part, std::move(preferred), false, is_cut});
         }
         if (where.least_time || !wants_whole_nodes(job, part)) {
-            choices.push_back({part, std::move(nodes), where.least_time});
+            choices.push_back({part, std::move(nodes), where.least_time, is_cut});
             continue;
         }
-        choices.push_back({part, idle_ones(job, nodes.get()), false});
-        later.push_back({part, std::move(nodes), true});
+        choices.push_back({part, idle_ones(job, nodes.get()), false, is_cut});
+        later.push_back({part, std::move(nodes), true, is_cut});
     }
     std::move(later.begin(), later.end(), std::back_inserter(choices));
     return choices;

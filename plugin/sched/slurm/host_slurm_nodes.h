@@ -22,6 +22,7 @@ struct NodeChoice {
     Bitmap nodes;
     /// Slurm itself starts the job there: with its --time-min, or when nodes have become idle.
     bool by_slurm = false;
+    bool is_cut = false;  ///< reservations keep others of the partition's from it
 };
 
 /// Nodes of the partition that are as the job asks, whoever has reserved them.

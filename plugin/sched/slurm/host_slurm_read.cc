@@ -123,6 +123,7 @@ JobView read_job(job_record_t* job, const char* record, NodeSets& sets, RecordTe
     view.slots = placed.slots;
     view.no_place = placed.no_place;
     view.no_nodes = placed.no_nodes;
+    view.is_cut = placed.is_cut;
     view.priority += tier_size * placed.tier;
     view.configuring = IS_JOB_CONFIGURING(job);
     view.excluded = sets.ours(added_excludes(job).get());

@@ -195,6 +195,7 @@ Placed NodeSets::look_up(job_record_t* job) {
     bitstr_t* all = bit_alloc(node_record_count);
     for (const NodeChoice& choice : node_choices(job, tries, lent_in_)) {
         bit_or(all, choice.nodes.get());
+        placed.is_cut |= choice.is_cut;
         add_place(placed, choice, place_of(job, *choice.partition, intern(choice.nodes.get())));
     }
     const auto& slots = placed.slots;

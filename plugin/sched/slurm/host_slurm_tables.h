@@ -32,6 +32,7 @@ struct Placed {
     std::uint32_t node_set = 0;
     std::vector<PartitionSlot> slots;
     std::string no_place, no_nodes;  ///< as in JobView
+    bool is_cut = false;             ///< as there
     double tier = 0;
 };
 

@@ -53,6 +53,7 @@ class Plugin {
     bool layout_is_sound();
     void wait_for_event();
     bool round_is_due();
+    void round_if_due();
     bool look_is_due() const;
     void take_in_reports();
     void guarded_round() noexcept;
@@ -245,9 +246,11 @@ void Plugin::wait_for_event() {
         [[maybe_unused]] const auto got = ::read(wake_fd_, &count, sizeof count);
         woken_ = true;
     }
-    if (socket_.fd() >= 0 && (fds[1].revents & POLLIN))
-        for (Question& question : socket_.take())
-            question.reply.send(answer(question.line, question.uid));
+    if (socket_.fd() < 0 || !(fds[1].revents & POLLIN)) return;
+    // What ended since the last round is told as over.
+    round_if_due();
+    for (Question& question : socket_.take())
+        question.reply.send(answer(question.line, question.uid));
 }
 
 bool Plugin::round_is_due() {
@@ -256,6 +259,10 @@ bool Plugin::round_is_due() {
     // Slurm stamps changes in whole seconds: a change in the second of the last round may be new.
     return woken_ || scheduler_->hurries() || since_s >= config_.interval_s ||
            host_->last_change() >= last_round_second_;
+}
+
+void Plugin::round_if_due() {
+    if (scheduler_ && !unsound_ && controller_is_ready() && round_is_due()) guarded_round();
 }
 
 void Plugin::note_fault(const char* what) {
@@ -458,7 +465,7 @@ void Plugin::run() noexcept {
             take_in_reports();
             // Where Arena is off, too: what was told to leave is not to wait for it.
             if (scheduler_ && !unsound_) scheduler_->settle_ends(is_new);
-            if (scheduler_ && !unsound_ && round_is_due()) guarded_round();
+            round_if_due();
         } catch (const std::exception& fault) {
             note_fault(fault.what());
         } catch (...) {
