@@ -63,6 +63,7 @@ arena_SOURCES = \
 	cli/cluster/explain_command.cc \
 	cli/cluster/array_list_command.cc \
 	cli/cluster/history_command.cc \
+	cli/cluster/job_id.h cli/cluster/job_id.cc \
 	cli/cluster/loan_command.cc \
 	cli/cluster/profile_command.cc \
 	cli/cluster/profile_run.h cli/cluster/profile_run.cc \

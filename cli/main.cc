@@ -4,8 +4,10 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <exception>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/text.h"
@@ -71,7 +73,13 @@ std::string usage_sentence(const CLI::App* app, const CLI::Error& error) {
     const bool is_word =
         code == CLI::ExitCodes::ExtrasError || code == CLI::ExitCodes::RequiredError;
     const std::string text = is_word ? unexpected(app, error.what()) : error.what();
-    return fmt::format("arena: {}; {} --help says more\n", text, full_name(innermost(app)));
+    return fmt::format("{}; {} --help says more", text, full_name(innermost(app)));
+}
+
+/// The mistake may stand before --json was read.
+bool asks_for_json(int argc, char** argv) {
+    return std::any_of(argv, argv + argc,
+                       [](const char* word) { return std::string_view(word) == "--json"; });
 }
 
 }  // namespace
@@ -86,7 +94,9 @@ int main(int argc, char** argv) {
                    "arena.yaml [$ARENA_CONF, else the installed one]");
     app.require_subcommand(1);
     app.fallthrough();
-    app.failure_message(usage_sentence);
+    app.failure_message([](const CLI::App* at, const CLI::Error& error) {
+        return fmt::format("arena: {}\n", usage_sentence(at, error));
+    });
     add_plan(app, globals);
     add_models(app, globals);
     add_evaluate(app, globals);
@@ -119,7 +129,10 @@ int main(int argc, char** argv) {
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& error) {
-        return app.exit(error) == 0 ? exit_yes : exit_usage;
+        if (app.exit(error) == 0) return exit_yes;
+        if (asks_for_json(argc, argv))
+            print_error_json(arena::usage_error(usage_sentence(&app, error)));
+        return exit_usage;
     } catch (const std::exception& error) {
         fmt::print(stderr, "arena: internal error: {}\n", error.what());
         return exit_environment;

@@ -38,6 +38,9 @@ ok "which are many ($compared)" test "$compared" -gt 150
 like "$(offered arena --json profile im)" 'import-comm' "options before a command change nothing"
 is "$(offered arena plan --model llama-3.1)" "llama-3.1-405b" "built-in names follow --model"
 is "$(offered arena plan --launcher megatron-)" "megatron-deepspeed" "launchers follow --launcher"
+squeue() { printf '%s\n' 152 7 152; }
+is "$(offered arena explain '' | paste -sd' ') $(offered arena slowdown show 15) $(offered arena report --job 7)" "7 152 152 7" "job ids follow what takes one"
+unset -f squeue
 like "$(offered arena plan --j)" '^--json$' "options of arena itself may stand last"
 
 # ---- words that are wrong, and --help ------------------------------------------------------------------
@@ -50,6 +53,11 @@ like "$(says)" 'a command is needed: arena plan \| .*exit 2' "no command"
 like "$(says profile)" 'a command is needed: arena profile .*exit 2' "no command below one"
 like "$(says doctor now)" "'now' is one word too many.*exit 2" "a word that no command takes"
 is "$(says foo | wc -l)" 2 "one line"
+for words in 'bogus' '' 'explain abc' 'plan --modell x'; do
+    # shellcheck disable=SC2086
+    like "$(arena --json $words 2>/dev/null | jq -r '"\(.schema_version) \(.error.text)"')" '^1 .*--help says more$' "with --json it is a document: arena --json $words"
+done
+like "$(says explain 12_x)" "'12_x' is no job: give a job id, or ARRAY_TASK" "a job is an id or a task of an array"
 # shellcheck disable=SC2317
 helps_below() {
     local sub

@@ -11,9 +11,11 @@
 #include <set>
 #include <tuple>
 
+#include "base/counted.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "cli/cluster/commands.h"
+#include "cli/cluster/job_id.h"
 #include "cli/common/ask.h"
 #include "cli/common/wrap.h"
 #include "core/values_json.h"
@@ -150,7 +152,7 @@ Shape shape_of(const Grid& grid) { return {grid.gpu_type, grid.nodes, grid.gpus_
 
 /// "2 GPUs", "1 to 7 GPUs"
 std::string count_text(std::int64_t fewest, std::int64_t most) {
-    if (fewest == most) return fmt::format("{} {}", most, most == 1 ? "GPU" : "GPUs");
+    if (fewest == most) return counted(most, "GPU");
     return fmt::format("{} to {} GPUs", fewest, most);
 }
 
@@ -200,7 +202,7 @@ void print_slowdown(JobId job, const Explanation& e) {
 }
 
 void print_explanation(JobId job, const Explanation& e, const Config& config, const Shown& shown) {
-    fmt::print("JobId={} {}: {}\n", job, e.state, e.reason);
+    fmt::print("JobId={} {}{}{}\n", job, e.state, e.reason.empty() ? "" : ": ", e.reason);
     print_slowdown(job, e);
     print_emulated(config);
     const std::size_t hidden = e.offers.empty() ? 0 : print_offers(e, shown);
@@ -214,7 +216,7 @@ void print_explanation(JobId job, const Explanation& e, const Config& config, co
     print_impossible(e);
     if (hidden == 0 && e.infeasible.empty()) return;
     std::vector<std::string> more;
-    if (hidden > 0) more.push_back(fmt::format("{} more offer{}", hidden, hidden == 1 ? "" : "s"));
+    if (hidden > 0) more.push_back(counted(hidden, "more offer"));
     if (!e.infeasible.empty())
         more.push_back(fmt::format("why {} grid{} not possible", e.infeasible.size(),
                                    e.infeasible.size() == 1 ? " is" : "s are"));
@@ -323,7 +325,7 @@ int stats(const Globals& globals, bool resets) {
 void add_explain(CLI::App& app, Globals& globals) {
     CLI::App* command = app.add_subcommand("explain", "rank a job's offers and say why this one");
     auto job = std::make_shared<JobId>(0);
-    command->add_option("jobid", *job, "job id")->required()->check(CLI::Range(1U, UINT32_MAX));
+    command->add_option("jobid", *job, "job id")->required()->transform(job_id());
     const auto shown = std::make_shared<Shown>();
     const auto top =
         command

@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "cli/cluster/ask_scheduler.h"
 #include "cli/cluster/commands.h"
+#include "cli/cluster/job_id.h"
 #include "core/cluster.h"
 
 namespace arena::cli {
@@ -76,7 +77,7 @@ void add_history(CLI::App& app, Globals& globals) {
     CLI::App* command =
         app.add_subcommand("history", "what happened to a job, also when it is over");
     const auto job = std::make_shared<JobId>(0);
-    command->add_option("jobid", *job, "job id")->required()->check(CLI::Range(1U, UINT32_MAX));
+    command->add_option("jobid", *job, "job id")->required()->transform(job_id());
     command->callback([&globals, job] { globals.status = history(globals, *job); });
 }
 

@@ -9,9 +9,11 @@
 #include <map>
 #include <memory>
 
+#include "base/counted.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "cli/cluster/commands.h"
+#include "cli/cluster/job_id.h"
 #include "cli/cluster/profile_run.h"
 #include "core/values_json.h"
 #include "planner/hardware/hardware.h"
@@ -279,7 +281,8 @@ int import(const Globals& globals, const ProfileOptions& options, ProfileStore& 
     }
     const std::size_t entries = profile->entries.size();
     return done(globals, {{"schema_version", 1}, {"nonce", profile->nonce}, {"entries", entries}},
-                fmt::format("{}: {} operators on {}", profile->nonce, entries, profile->gpu_type));
+                fmt::format("{}: {} on {}", profile->nonce, counted(entries, "operator"),
+                            profile->gpu_type));
 }
 
 int export_profile(const Globals& globals, const ProfileOptions& options, ProfileStore& store) {
@@ -365,7 +368,7 @@ int promote(const Globals& globals, const ProfileOptions& options, ProfileStore&
     return done(
         globals, {{"schema_version", 1}, {"changed", *changed}, {"shared", !options.withdraw}},
         fmt::format(
-            "{} report{}: each {}{}", *changed, *changed == 1 ? "" : "s", now,
+            "{}: each {}{}", counted(*changed, "report"), now,
             *changed == 0 ? "" : "; a running slurmctld looks again after `scontrol reconfigure`"));
 }
 
@@ -514,8 +517,7 @@ void add_profile(CLI::App& app, Globals& globals) {
         ->add_option("--gpu-type", options->gpu_type, "only this GRES type");
     CLI::App* promoting = add(profile, globals, options, "promote",
                               "let reports of users' jobs count for everybody", true, &promote);
-    promoting->add_option("--job", options->job, "what this job reported")
-        ->check(CLI::Range(1U, UINT32_MAX));
+    promoting->add_option("--job", options->job, "what this job reported")->transform(job_id());
     promoting->add_option("--user", options->user, "what jobs of this user reported");
     promoting->add_flag("--all", options->all, "what all jobs reported");
     promoting->add_option("--gpu-type", options->gpu_type, "only of this GRES type");

@@ -13,6 +13,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "cli/cluster/commands.h"
+#include "cli/cluster/job_id.h"
 #include "cli/common/ask.h"
 #include "core/cluster.h"
 
@@ -83,7 +84,7 @@ void print_queue(const std::vector<Line>& lines, double now_s) {
                  {"job", true},
                  {"behind", true},
                  {"expected start (UTC)", false, Wide::whole},
-                 {"with", false, Wide::below},
+                 {"expected with", false, Wide::below},
                  {"reason", false}});
     for (const Line& line : lines) table.add(row(line, now_s));
     fmt::print("{}", table.text());
@@ -132,7 +133,7 @@ void add_queue(CLI::App& app, Globals& globals) {
     CLI::App* command =
         app.add_subcommand("queue", "places of waiting jobs, and when they are expected to start");
     auto jobs = std::make_shared<std::vector<JobId>>();
-    command->add_option("jobid", *jobs, "only these jobs")->check(CLI::Range(1U, UINT32_MAX));
+    command->add_option("jobid", *jobs, "only these jobs")->transform(job_id());
     command->callback([&globals, jobs] { globals.status = queue(globals, *jobs); });
 }
 

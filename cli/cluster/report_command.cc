@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "cli/cluster/commands.h"
+#include "cli/cluster/job_id.h"
 #include "cli/cluster/send_report.h"
 #include "cli/common/ask.h"
 #include "core/observation.h"
@@ -162,8 +163,7 @@ void add_report(CLI::App& app, Globals& globals) {
         ->capture_default_str();
     command->add_option("--spread", o->report.spread, "interquartile range / median")
         ->capture_default_str();
-    command->add_option("--job", o->job, "job id [SLURM_JOB_ID]")
-        ->check(CLI::Range(1U, UINT32_MAX));
+    command->add_option("--job", o->job, "job id [SLURM_JOB_ID]")->transform(job_id());
     command->callback([&globals, o] { globals.status = report(globals, *o); });
 }
 

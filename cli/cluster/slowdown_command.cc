@@ -16,6 +16,7 @@
 #include "base/text.h"
 #include "cli/cluster/ask_scheduler.h"
 #include "cli/cluster/commands.h"
+#include "cli/cluster/job_id.h"
 #include "cli/cluster/send_report.h"
 #include "cli/slowdown/accuracy.h"
 #include "reports/slow_report.h"
@@ -246,8 +247,7 @@ void add_report_to(CLI::App& group, Globals& globals) {
     command->add_option("--lost-s", told.lost_s, "seconds that the job has lost so far")
         ->capture_default_str();
     command->add_option("--relief", told.relief, "epoch seconds since when it is over");
-    command->add_option("--job", o->job, "job id [SLURM_JOB_ID]")
-        ->check(CLI::Range(1U, UINT32_MAX));
+    command->add_option("--job", o->job, "job id [SLURM_JOB_ID]")->transform(job_id());
     command->add_option("--life", o->life, "restarts of the job so far [SLURM_RESTART_COUNT]")
         ->check(CLI::Range(0U, UINT32_MAX));
     command->add_option("--wait", o->wait_s, "seconds to try again while slurmctld is away [0]")
@@ -267,8 +267,7 @@ void add_word_to(CLI::App& group, Globals& globals, const char* verb, const char
 void add_show_to(CLI::App& group, Globals& globals) {
     CLI::App* command = group.add_subcommand("show", "what one job says");
     const auto files = std::make_shared<AccuracyFiles>();
-    CLI::Option* job =
-        command->add_option("jobid", files->job, "job id")->check(CLI::Range(1U, UINT32_MAX));
+    CLI::Option* job = command->add_option("jobid", files->job, "job id")->transform(job_id());
     CLI::Option* accuracy = command->add_option(
         "--accuracy", files->log,
         "log of arena-train --log: how far the job's estimated iteration times are its own");

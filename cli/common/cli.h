@@ -34,6 +34,8 @@ struct Globals {
 
 /// Prints "arena: message" to stderr, with --json also {"schema_version":1,"error":{..}} to stdout.
 int fail(const Globals&, const Error&);
+/// The document of an error, to stdout.
+void print_error_json(const Error&);
 /// Each as a line on standard error; the command goes on.
 void warn(const std::vector<std::string>& sentences);
 Result<Config> load_site_config(const Globals&);
@@ -48,7 +50,7 @@ std::string utc_time(double epoch_s);
 /// to a line below its row, with the column's title before it.
 enum class Wide { wraps, whole, below };
 
-/// Lines of at most max_line_width (wrap.h). Words are not broken, for people paste them, before
+/// Lines of at most line_width() (wrap.h). Words are not broken, for people paste them, before
 /// nothing else helps.
 class Table {
   public:
@@ -59,7 +61,8 @@ class Table {
     };
     explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
     void add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
-    [[nodiscard]] std::string text() const;
+    [[nodiscard]] std::string text() const;  ///< in lines of line_width()
+    [[nodiscard]] std::string text(std::size_t width) const;
 
   private:
     std::vector<Column> columns_;

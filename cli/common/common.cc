@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // What the sub-commands share: see cli.h.
 #include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -15,12 +17,14 @@ namespace arena::cli {
 
 int fail(const Globals& globals, const Error& error) {
     fmt::print(stderr, "arena: {}\n", error.message());
-    if (globals.json) {
-        const Json json{{"schema_version", 1},
-                        {"error", {{"text", error.text}, {"where", error.where}}}};
-        fmt::print("{}\n", dump_json(json));
-    }
+    if (globals.json) print_error_json(error);
     return exit_code(error.code);
+}
+
+void print_error_json(const Error& error) {
+    const Json json{{"schema_version", 1},
+                    {"error", {{"text", error.text}, {"where", error.where}}}};
+    fmt::print("{}\n", dump_json(json));
 }
 
 void warn(const std::vector<std::string>& sentences) {
@@ -52,6 +56,15 @@ std::string utc_time(double epoch_s) {
     return text;
 }
 
+std::size_t line_width() {
+    constexpr std::size_t least = 60, most = 300;
+    winsize window{};
+    if (::isatty(STDOUT_FILENO) == 0 || ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) != 0 ||
+        window.ws_col == 0)
+        return usual_line_width;
+    return std::clamp<std::size_t>(window.ws_col, least, most);
+}
+
 std::vector<std::string> wrapped(std::string_view text, std::size_t width) {
     std::vector<std::string> lines;
     while (text.size() > width) {
@@ -69,7 +82,7 @@ std::vector<std::string> wrapped(std::string_view text, std::size_t width) {
 
 void print_wrapped(const std::string& first, std::string_view text) {
     constexpr std::size_t least = 40;  // of a line, however long the first words are
-    const std::size_t left = max_line_width - std::min(first.size(), max_line_width - least);
+    const std::size_t width = line_width(), left = width - std::min(first.size(), width - least);
     std::string before = first;
     for (const std::string& line : wrapped(text, left)) {
         fmt::print("{}{}\n", before, line);
@@ -112,8 +125,8 @@ Widths measure(const std::vector<Table::Column>& columns, const Rows& rows) {
 }
 
 /// The widest columns give way until a line fits, or none is above its least width.
-void narrow(Widths& w) {
-    for (; w.all > max_line_width; --w.all) {
+void narrow(Widths& w, std::size_t width) {
+    for (; w.all > width; --w.all) {
         std::size_t widest = w.wide.size();
         for (std::size_t i = 0; i < w.wide.size(); ++i)
             if (w.wide[i] > w.least[i] && (widest == w.wide.size() || w.wide[i] > w.wide[widest]))
@@ -123,21 +136,21 @@ void narrow(Widths& w) {
     }
 }
 
-bool fits(const std::vector<Table::Column>& columns, const Rows& rows) {
+bool fits(const std::vector<Table::Column>& columns, const Rows& rows, std::size_t width) {
     Widths w = measure(columns, rows);
-    narrow(w);
-    return w.all <= max_line_width;
+    narrow(w, width);
+    return w.all <= width;
 }
 
-std::vector<std::size_t> fitting_widths(const std::vector<Table::Column>& columns,
-                                        const Rows& rows) {
+std::vector<std::size_t> fitting_widths(const std::vector<Table::Column>& columns, const Rows& rows,
+                                        std::size_t width) {
     constexpr std::size_t least_of_words = 8;
     Widths w = measure(columns, rows);
-    narrow(w);
+    narrow(w, width);
     for (std::size_t i = 0; i < columns.size(); ++i)
         if (!columns[i].numeric && columns[i].wide == Wide::wraps)
             w.least[i] = std::min(w.least[i], least_of_words);
-    narrow(w);  // words are broken now
+    narrow(w, width);  // words are broken now
     return w.wide;
 }
 
@@ -185,9 +198,9 @@ void put_below(Laid& laid, std::size_t column) {
 }
 
 /// From the left, as many as it takes.
-Laid lay_out(const std::vector<Table::Column>& columns, const Rows& rows) {
+Laid lay_out(const std::vector<Table::Column>& columns, const Rows& rows, std::size_t width) {
     Laid laid{columns, rows, std::vector<std::string>(rows.size())};
-    for (std::size_t i = 0; i < laid.columns.size() && !fits(laid.columns, laid.rows);) {
+    for (std::size_t i = 0; i < laid.columns.size() && !fits(laid.columns, laid.rows, width);) {
         if (laid.columns[i].wide == Wide::below)
             put_below(laid, i);
         else
@@ -198,17 +211,19 @@ Laid lay_out(const std::vector<Table::Column>& columns, const Rows& rows) {
 
 }  // namespace
 
-std::string Table::text() const {
+std::string Table::text() const { return text(line_width()); }
+
+std::string Table::text(std::size_t width) const {
     constexpr std::size_t indent = 4;
-    const Laid laid = lay_out(columns_, rows_);
-    const std::vector<std::size_t> widths = fitting_widths(laid.columns, laid.rows);
+    const Laid laid = lay_out(columns_, rows_, width);
+    const std::vector<std::size_t> widths = fitting_widths(laid.columns, laid.rows, width);
     std::vector<std::string> titles;
     for (const Column& column : laid.columns) titles.push_back(column.title);
     std::string out = row_text(laid.columns, widths, titles);
     for (std::size_t r = 0; r < laid.rows.size(); ++r) {
         out += row_text(laid.columns, widths, laid.rows[r]);
         if (laid.below[r].empty()) continue;
-        for (const std::string& line : wrapped(laid.below[r], max_line_width - indent))
+        for (const std::string& line : wrapped(laid.below[r], width - indent))
             out += std::string(indent, ' ') + line + '\n';
     }
     return out;

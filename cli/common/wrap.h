@@ -10,7 +10,10 @@
 
 namespace arena::cli {
 
-inline constexpr std::size_t max_line_width = 100;
+/// Of a line where nothing says how wide the terminal is: a file, a pipe.
+inline constexpr std::size_t usual_line_width = 100;
+/// Columns of the terminal that standard output is, 60 to 300; usual_line_width where it is none.
+std::size_t line_width();
 
 /// Lines of at most `width` bytes, at least 1, broken at blanks, else behind commas and the like,
 /// else anywhere.

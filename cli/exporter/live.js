@@ -37,6 +37,7 @@ function table(id, columns, rows, key, empty) {
       now[name] = String(words ?? "");
       if (before && kind === "why" && before[name] !== now[name]) cell.classList.add("new");
       if (kind === "name") cell.title = String(words ?? "");
+      if (title) cell.dataset.title = title;
       line.append(cell);
     }
     body.append(line);

@@ -10,6 +10,7 @@
 #include <optional>
 #include <tuple>
 
+#include "base/counted.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "cli/common/wrap.h"
@@ -97,7 +98,7 @@ void print_infeasible(const std::vector<GridResult>& results) {
     }
     if (!reasons.empty()) fmt::print("\nNot possible:\n");
     for (const auto& [reason, grids] : reasons) {
-        for (const std::string& line : wrapped(join(grids, ", ") + ":", max_line_width - 2))
+        for (const std::string& line : wrapped(join(grids, ", ") + ":", line_width() - 2))
             fmt::print("  {}\n", line);
         print_wrapped("    ", reason);
     }
@@ -346,8 +347,8 @@ Result<std::vector<GridResult>> price(const PlanOptions& options, const Model& m
                            "--fixed");
     }
     if (!ranges.empty() && (fixed->gpus() < ranges[0].min || fixed->gpus() > ranges[0].max)) {
-        return usage_error(fmt::format("pp * dp * tp * cp = {} GPUs, but --gpus says {}",
-                                       fixed->gpus(), options.gpus[0]),
+        return usage_error(fmt::format("pp * dp * tp * cp = {}, but --gpus says {}",
+                                       counted(fixed->gpus(), "GPU"), options.gpus[0]),
                            "--fixed");
     }
     const auto grid = fixed_grid(*fixed, pools[0]);
