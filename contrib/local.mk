@@ -46,6 +46,7 @@ EXTRA_DIST += \
 	contrib/demo-loans.d/train.sh \
 	contrib/fit-calibration \
 	contrib/get-slurm-headers \
+	contrib/hold-services.sh \
 	contrib/install-deps \
 	contrib/make-packages \
 	contrib/own-directory.sh \

@@ -106,9 +106,13 @@ claim() ( # WHAT MAKES THE REGISTRY...
 )
 ok "ports are claimed in a directory of one's own" claim true
 is "$(find "$work/claims-$EUID" -type f | wc -l)" 1 "the claim is one file"
-like "$(claim ln -s /tmp)" 'is not a directory of uid' "a link in its place is refused"
+elsewhere() { find "$work" -maxdepth 1 -type d -name "claims-$EUID.*" -user "$EUID" | wc -l; }
+mkdir "$work/linked"
+like "$(claim ln -s "$work/linked")" '^[0-9]+$' "where a link is in its place ports are found all the same"
+is "$(elsewhere) $(ls "$work/linked")" '1 ' "and claimed beside it"
 if ((EUID == 0)); then
-    like "$(claim install -d -o nobody)" 'is not a directory of uid' "a directory of somebody else is refused"
+    rm -rf "$work"/claims-*
+    like "$(claim install -d -o nobody) $(elsewhere)" '^[0-9]+ 1$' "as where a directory of somebody else is there"
 else
     skip 1 "only root can make a directory of somebody else's"
 fi

@@ -10,13 +10,30 @@ busy_ports() {
         cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | awk '$4 == "0A" { n = split($2, a, ":"); print a[n] }')
 }
 
-# The claims of this user's clusters. Anybody may make a directory of any name in /tmp: one that is a link or
-# not ours would have us write, and delete, where somebody else says.
+# Directories that hold claims, "UID PATH" each: of a user the one that is named by the uid and belongs to it, or, where
+# somebody else has that name, one with more behind it. Anybody may make a directory of any name in /tmp: what belongs to
+# another uid than it says is nobody's claim.
+all_registries() {
+    find "${registries%/*}" -maxdepth 1 -type d -name "${registries##*/}[0-9]*" -printf '%U %f\n' 2>/dev/null |
+        awk -v directory="${registries%/*}" -v prefix="${registries##*/}" '
+            NF == 2 && substr($2, length(prefix) + 1) ~ ("^" $1 "([.][A-Za-z0-9]+)?$") { print $1, directory "/" $2 }'
+}
+own_registries() {
+    local owner path
+    while read -r owner path; do
+        [[ $owner != "$EUID" || $(why_not_ours "$path") ]] || echo "$path"
+    done < <(all_registries | sort)
+}
+
+# The claims of this user's clusters, held until they are closed.
 open_registry() {
-    [[ -e $registry || -L $registry ]] || mkdir -m 755 "$registry" 2>/dev/null || true
-    local why
-    why=$(why_not_ours "$registry")
-    [[ ! $why ]] || die "$registry is not a directory of uid $EUID alone: $why; remove it (or have it removed)"
+    registry=$(own_registries | head -n 1)
+    if [[ ! $registry ]]; then
+        registry=$registries$EUID
+        mkdir -m 755 "$registry" 2>/dev/null || registry=$(mktemp -d "$registries$EUID.XXXXXX") ||
+            die "no directory for the claims of ports can be made in ${registries%/*}"
+        chmod 755 "$registry"
+    fi
     exec 8<"$registry"
     flock 8
 }
@@ -24,22 +41,26 @@ open_registry() {
 # The first line of somebody else's file: who swaps it for a link or a fifo now gets nothing from us.
 first_line() { dd if="$1" iflag=nonblock,nofollow bs=4096 count=1 status=none 2>/dev/null | tr -d '\0' | head -n 1; }
 
+# Claims of one user that are looked at, and the ports of one: those of the largest cluster.
+most_claims=32 most_ports=164
+
 # Port ranges that living clusters have claimed, those of other users too (as far as they let us see them).
 # Only our own stale claims are removed: another's directory may be a link to anywhere.
 claimed_ports() {
-    local directory file lo hi
-    for directory in "$registries"*; do
-        [[ -d $directory && ! -L $directory ]] || continue
-        for file in "$directory"/*-*; do
-            [[ -f $file && ! -L $file && ${file##*/} =~ ^[0-9]{1,5}-[0-9]{1,5}$ ]] || continue
-            if [[ ! -e $(first_line "$file")/$marker ]]; then
-                [[ $directory != "$registry" ]] || rm -f "$file"
-                continue
+    local owner directory name lo hi
+    while read -r owner directory; do
+        while read -r name; do
+            IFS=- read -r lo hi <<<"$name"
+            lo=$((10#$lo)) hi=$((10#$hi))
+            ((lo <= hi && hi <= 65535 && hi - lo < most_ports)) || continue
+            if [[ -e $(first_line "$directory/$name")/$marker ]]; then
+                seq "$lo" "$hi"
+            elif [[ $directory == "$registry" ]]; then
+                rm -f "$directory/$name"
             fi
-            IFS=- read -r lo hi <<<"${file##*/}"
-            seq "$((10#$lo))" "$((10#$hi))"
-        done
-    done
+        done < <(find "$directory" -maxdepth 1 -type f -name '[0-9]*-[0-9]*' -printf '%f\n' 2>/dev/null |
+            grep -xE '[0-9]{1,5}-[0-9]{1,5}' | head -n "$most_claims")
+    done < <(all_registries)
 }
 
 # A block of $1 ports below the ephemeral range that nobody listens on and no living cluster has claimed.

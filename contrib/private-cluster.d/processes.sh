@@ -39,13 +39,27 @@ wait_until() {
     done
 }
 
+# Of the files of /proc on stdin those of processes of the users that this cluster's daemons run as. Anybody can give a
+# process any name and environment; a set-user-id program, too, whose real user is the one who runs it.
+of_cluster_users() {
+    local file pid key real rest users
+    users=" $EUID $(id -u "${slurm_user:-$me}" 2>/dev/null) $(id -u "${service_user:-$me}" 2>/dev/null) "
+    while read -r file; do
+        pid=${file#/proc/} pid=${pid%%/*}
+        while read -r key real rest; do
+            [[ $key != Uid: ]] || break
+        done 2>/dev/null <"/proc/$pid/status" || continue
+        [[ $users != *" ${real:-?} "* ]] || echo "$file"
+    done
+}
+
 # The pid of a daemon of this cluster by its command line (pid files come late and may be lost).
 daemon_pid() {
     local file
     while read -r file; do
         file=${file%/environ}
         [[ $(tr '\0' ' ' 2>/dev/null <"$file/cmdline") == "$dir/bin/$* " ]] && { echo "${file#/proc/}"; return; }
-    done < <(grep -lszFx "ARENA_PRIVATE_CLUSTER=$dir" /proc/[0-9]*/environ)
+    done < <(grep -lszFx "ARENA_PRIVATE_CLUSTER=$dir" /proc/[0-9]*/environ | of_cluster_users)
     return 1
 }
 ctld_answers() { scontrol ping 2>/dev/null | grep 'is UP' >/dev/null; }
@@ -80,12 +94,10 @@ show_logs() {
     done >&2
 }
 
-# What belongs to this cluster: daemons and job steps carry the mark in their environment; jobs carry
-# our SLURM_CONF and a job id (a user's shell with `env` loaded has no job id and is left alone);
-# processes below them that built their own environment are found through their parents.
-own_pids() {
-    local roots
-    roots=$(
+# What carries the marks of this cluster, as files of /proc: daemons and job steps have it in their environment; jobs have
+# our SLURM_CONF and a job id (a user's shell with `env` loaded has no job id and is left alone).
+marked_files() {
+    (
         set +e
         grep -lszFx "ARENA_PRIVATE_CLUSTER=$dir" /proc/[0-9]*/environ
         grep -lszFx "SLURM_CONF=$dir/slurm.conf" /proc/[0-9]*/environ | xargs -r grep -lsz '^SLURM_JOB_ID='
@@ -94,8 +106,15 @@ own_pids() {
         done
         true
     )
-    with_descendants "$(sed -n 's|^/proc/\([0-9]*\)/.*|\1|p' <<<"$roots")"
 }
+pids_of_files() { sed -n 's|^/proc/\([0-9]*\)/.*|\1|p'; }
+
+# What belongs to this cluster: of its daemons' users, and all below them, whoever that runs as and whatever environment
+# it has built.
+own_pids() { with_descendants "$(marked_files | of_cluster_users | pids_of_files)"; }
+# With whatever else carries its marks: left by a job of another user, or somebody's who only says so. That is ended, and
+# not waited for.
+all_marked() { with_descendants "$(marked_files | pids_of_files)"; }
 
 # These processes and all below them, this one and those above it left out.
 with_descendants() {
@@ -133,7 +152,7 @@ stop_processes() {
         fi
         wait_until 5 no_jobs || true
     fi
-    mapfile -t pids < <(own_pids)
+    mapfile -t pids < <(all_marked)
     kill ${pids[@]+"${pids[@]}"} 2>/dev/null || true
     wait_until 8 none_left && return
     mapfile -t pids < <(own_pids)

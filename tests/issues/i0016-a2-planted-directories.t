@@ -102,8 +102,9 @@ mkdir "$work/victim" && touch "$work/victim/shadow-" "$work/victim/20000-20005"
 as_user ln -s "$work/victim" "$shared/claims-evil"
 ok "ports are found beside another user's claims" claim
 is "$(ls "$work/victim" | tr '\n' ' ')" "20000-20005 shadow- " "and nothing is deleted where those are a link"
-as_user mkdir "$shared/claims-greedy"
-as_user sh -c "echo '$trap_dir' >'$shared/claims-greedy/1-999999999'; mkfifo '$shared/claims-greedy/2-3'"
+greedy=$shared/claims-$(id -u "$arena_user")
+as_user mkdir "$greedy"
+as_user sh -c "echo '$trap_dir' >'$greedy/1-999999999'; mkfifo '$greedy/2-3'"
 # shellcheck disable=SC2317
 claim_in_time() { local pid; (ulimit -v 2000000; claim >"$work/claimed") & pid=$!; wait_until "! kill -0 $pid 2>/dev/null" 5 || { kill "$pid"; return 1; }; grep -q . "$work/claimed"; }
 ok "a claim of a thousand million ports costs nothing" claim_in_time
