@@ -6,12 +6,12 @@ libarena_base_la_SOURCES = \
 	src/base/csv.h src/base/csv.cc \
 	src/base/file_descriptor.h \
 	src/base/files.cc \
+	src/base/fnv.h \
 	src/base/hostlist.h src/base/hostlist.cc \
 	src/base/json.h src/base/json.cc \
 	src/base/json_place.h src/base/json_place.cc \
 	src/base/names.h \
 	src/base/result.h \
-	src/base/poll.h \
 	src/base/signals.h src/base/signals.cc \
 	src/base/statistics.h \
 	src/base/text.h src/base/text.cc \
@@ -19,7 +19,8 @@ libarena_base_la_SOURCES = \
 	src/base/user_file.h \
 	src/base/yaml.h src/base/yaml.cc \
 	# end
-base_libs = libarena_base.la $(FMT_LIBS) $(YAML_LIBS)
+libarena_base_la_CPPFLAGS = $(AM_CPPFLAGS) $(NETTLE_CFLAGS)
+base_libs = libarena_base.la $(FMT_LIBS) $(YAML_LIBS) $(NETTLE_LIBS)
 
 noinst_LTLIBRARIES += libarena_core.la
 libarena_core_la_SOURCES = \

@@ -35,5 +35,7 @@ once "from an error's code to an exit code" 'ErrorCode::[a-z]+ *\? *[0-9a-z]|cas
 once "the median of sorted samples" '\[[a-z_.]*(size\(\)|n) / 2\]' \
     'src/base/statistics\.h' '    const double median = samples[n / 2];'
 once "waiting for one descriptor until a moment" '::poll\(&' \
-    'src/base/poll\.h' '        ready = ::poll(&wait, 1, left);'
+    'src/base/file_descriptor\.h' '        ready = ::poll(&wait, 1, left);'
+once "FNV-1a, which is for tables" '0x100000001b3|1099511628211' \
+    'src/base/fnv\.h' '        hash = (hash ^ byte) * 0x100000001b3;'
 done_testing

@@ -173,7 +173,7 @@ like "$(cat err)" 'no GPU type is mapped.*gpu_types:' 'and says so'
 # ---- profile ----------------------------------------------------------------------------------
 entry() { printf '{"op":"gemm","pass":"forward","precision":"bf16","shape":[%s],"variant":"","seconds":%s,"repeats":9,"spread":0.01}' "$1" "$2"; }
 profile() { # NONCE ENTRIES
-    printf '{"schema_version":1,"nonce":"%s","gpu_type":"a40","hardware":"A40","model_fingerprint":"0123456789abcdef","device":{"kind":"cuda","name":"A40","uuid":"u","driver":"1","library":"l","memory_bytes":1,"threads":0,"node":"n1"},"status":"complete","reason":"","device_seconds":2,"started_s":1700000000,"entries":[%s]}' "$1" "$2"
+    printf '{"schema_version":1,"nonce":"%s","gpu_type":"a40","hardware":"A40","model_fingerprint":"0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef","device":{"kind":"cuda","name":"A40","uuid":"u","driver":"1","library":"l","memory_bytes":1,"threads":0,"node":"n1"},"status":"complete","reason":"","device_seconds":2,"started_s":1700000000,"entries":[%s]}' "$1" "$2"
 }
 profile nonce00000000001 "$(entry 8,16,32,1 1e-5),$(entry 8,16,64,1 2e-5)" >p1.json
 exits 3 'an absent store is the environment' "$arena" profile list

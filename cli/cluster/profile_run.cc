@@ -186,7 +186,7 @@ class ProfileRunner {
         p.nonce = "knownknownknownknown";
         p.gpu_type = options_.gpu_type;
         p.hardware = options_.hardware;
-        p.model_fingerprint = "0000000000000000";
+        p.model_fingerprint = no_fingerprint;
         const auto parts = split(identity_, '|');
         p.device.kind = parts[0];
         if (parts.size() > 1) p.device.name = parts[1];

@@ -20,7 +20,6 @@
 #include <utility>
 
 #include "base/file_descriptor.h"
-#include "base/poll.h"
 #include "base/text.h"
 
 extern char** environ;

@@ -11,7 +11,7 @@
 #include <cerrno>
 #include <map>
 
-#include "base/poll.h"
+#include "base/file_descriptor.h"
 #include "base/text.h"
 #include "planner/hardware/hardware.h"
 #include "planner/requests/plan_query.h"

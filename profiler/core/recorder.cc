@@ -12,7 +12,7 @@
 #include <cstdio>
 #include <cstring>
 
-#include "base/poll.h"
+#include "base/file_descriptor.h"
 #include "base/text.h"
 
 namespace arena {

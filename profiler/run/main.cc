@@ -159,7 +159,7 @@ int list_operators(const Options& o) {
     for (const auto& s : wanted_shapes(work->shapes, request->known)) {
         if (o.json)
             list.push_back({{"op", op_key(s)},
-                            {"hash", hash_hex(op_key(s))},
+                            {"hash", op_hash(s)},
                             {"flops", op_flops(s)},
                             {"bytes", op_bytes(s)}});
         else

@@ -92,8 +92,7 @@ class RunCommand {
         SessionOptions session;
         session.budget_s = request_.budget_s;
         session.known = known_for(request_, device);
-        for (const auto& [shape, seconds] : measured_)
-            session.known.push_back(hash_hex(op_key(shape)));
+        for (const auto& [shape, seconds] : measured_) session.known.push_back(op_hash(shape));
         session.now = monotonic_s;
         const std::size_t all = wanted_shapes(work_.shapes, {}).size();
         const std::size_t wanted = wanted_shapes(work_.shapes, session.known).size();

@@ -121,7 +121,7 @@ std::vector<OpShape> wanted_shapes(const std::vector<OpShape>& shapes,
     std::set<std::string, std::less<>> seen(known.begin(), known.end());
     std::vector<OpShape> wanted;
     for (const auto& s : shapes)
-        if (seen.insert(hash_hex(op_key(s))).second) wanted.push_back(s);
+        if (seen.insert(op_hash(s)).second) wanted.push_back(s);
     return wanted;
 }
 

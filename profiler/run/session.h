@@ -14,7 +14,7 @@ namespace arena {
 
 struct SessionOptions {
     double budget_s = 60;            ///< wall seconds by now(), preparing included
-    std::vector<std::string> known;  ///< hash_hex(op_key) of operators not to measure again
+    std::vector<std::string> known;  ///< op_hash() of operators not to measure again
     std::function<double()> now;     ///< monotonic seconds
     std::function<void(const ProfileEntry&)> on_entry;  ///< called once per measured operator
     std::function<void(const OpShape&)> on_begin = [](const OpShape&) {};

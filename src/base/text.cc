@@ -3,8 +3,10 @@
 #include "base/text.h"
 
 #include <fmt/format.h>
+#include <nettle/sha2.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <numeric>
@@ -97,12 +99,13 @@ std::string printable(std::string_view text, std::size_t max) {
     return out;
 }
 
-std::string hash_hex(std::string_view text) {
-    std::uint64_t hash = 0xcbf29ce484222325ULL;
-    for (const char c : text) {
-        hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
-    }
-    return fmt::format("{:016x}", hash);
+std::string sha256_hex(std::string_view text) {
+    sha256_ctx context{};
+    sha256_init(&context);
+    sha256_update(&context, text.size(), reinterpret_cast<const std::uint8_t*>(text.data()));
+    std::array<std::uint8_t, SHA256_DIGEST_SIZE> digest{};
+    sha256_digest(&context, digest.size(), digest.data());
+    return fmt::format("{:02x}", fmt::join(digest, ""));
 }
 
 std::string human_bytes(double bytes) {

@@ -25,8 +25,9 @@ std::string join(const std::vector<std::string>& parts, std::string_view separat
 std::string nearest(std::string_view word, const std::vector<std::string_view>& candidates);
 /// Printable ASCII with control and non-ASCII bytes as \xNN, cut to max bytes: safe in logs.
 std::string printable(std::string_view text, std::size_t max = 80);
-/// FNV-1a 64 as 16 hex digits.
-std::string hash_hex(std::string_view text);
+/// SHA-256 as 64 hex digits: what stands for a text wherever a stranger may have chosen one of two
+/// texts. A part of it is for eyes, or for what nobody gains by. Tables have Fnv1a.
+std::string sha256_hex(std::string_view text);
 /// "1.2 GiB", "350 ms"; for people.
 std::string human_bytes(double bytes);
 std::string human_seconds(double seconds);

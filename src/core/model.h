@@ -103,8 +103,12 @@ struct Model {
 /// First and last layer share a table of the vocabulary; image and custom models have none.
 inline bool ties_table(const Model& model) { return model.tied_embedding && model.vocab > 0; }
 
-/// 16 lower-case hex digits over every field that changes the cost of an operator (not the name).
+/// SHA-256, 64 lower-case hex digits, over every field that changes the cost of an operator (not
+/// the name): offers and profiles of all users are found by it, and models are strangers' texts.
 std::string fingerprint(const Model&);
+/// Of what is of no model: no model's fingerprint.
+inline constexpr const char* no_fingerprint =
+    "0000000000000000000000000000000000000000000000000000000000000000";
 
 /// One line of JSON, and its reader: at most 64 MiB, depth 32; unknown keys are ignored, a missing
 /// or mistyped key is an error that names it.

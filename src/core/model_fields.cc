@@ -102,7 +102,7 @@ std::string fingerprint(const Model& m) {
     for (const CustomLayer& layer : m.custom_layers)
         facts += fmt::format("|{}x{:a},{:a},{:a},{:a}", layer.count, layer.forward_flops,
                              layer.parameter_bytes, layer.activation_bytes, layer.output_bytes);
-    return hash_hex(facts);
+    return sha256_hex(facts);
 }
 
 }  // namespace arena

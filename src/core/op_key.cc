@@ -216,6 +216,10 @@ std::string op_key(const OpShape& shape) {
     return key;
 }
 
+std::string op_hash(const OpShape& shape) {
+    return sha256_hex(op_key(shape)).substr(0, op_hash_digits);
+}
+
 std::optional<OpShape> parse_op_key(std::string_view key) {
     if (key.size() > max_key) return std::nullopt;
     const std::vector<std::string_view> parts = split(key, '/');

@@ -131,6 +131,11 @@ Variant variant_as(const OpShape& shape) {
 /// "gemm/forward/fp32/1024x2304x768x1" or ".../variant": unique, printable, [a-z0-9_/x]; the
 /// store's key.
 std::string op_key(const OpShape&);
+/// op_hash_digits hex digits of the SHA-256 of op_key(): what a request names an operator by that
+/// need not be measured. Short, for a request holds hundreds; nobody finds a shape that has another
+/// one's.
+std::string op_hash(const OpShape&);
+inline constexpr std::size_t op_hash_digits = 24;
 /// Its inverse; nothing for anything else.
 std::optional<OpShape> parse_op_key(std::string_view key);
 /// FLOPs and bytes moved of one execution (multiply-add = 2 FLOP; a causal attention counts half of
@@ -233,8 +238,7 @@ struct ProfileRequest {
     std::int64_t max_gpus = 1;
     std::int64_t gpus_per_node = 1;
     double budget_s = 60;
-    std::vector<std::string>
-        known;                 ///< 16-hex hashes (hash_hex) of op keys that the store already has
+    std::vector<std::string> known;  ///< op_hash() of the operators that the store already has
     std::string known_device;  ///< the identity() they were measured on; another device measures
                                ///< all; "" = any
     bool operator==(const ProfileRequest&) const = default;

@@ -27,8 +27,8 @@ bool has_only(std::string_view text, std::string_view more) {
     });
 }
 
-bool is_hash(std::string_view text) {
-    return text.size() == 16 &&
+bool is_hash(std::string_view text, std::size_t digits) {
+    return text.size() == digits &&
            text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
 }
 
@@ -169,9 +169,9 @@ void read_profile(const JsonFields& fields, std::optional<Error>& error, Profile
     read_nonce(fields, out.nonce);
     read_word(fields, "gpu_type", out.gpu_type);
     read_word(fields, "hardware", out.hardware);
-    fields.text("model_fingerprint", out.model_fingerprint, 16);
-    if (fields.ok() && !is_hash(out.model_fingerprint)) {
-        fields.refuse("model_fingerprint", "16 lower-case hex digits");
+    fields.text("model_fingerprint", out.model_fingerprint, 64);
+    if (fields.ok() && !is_hash(out.model_fingerprint, 64)) {
+        fields.refuse("model_fingerprint", "64 lower-case hex digits");
     }
     fields.word("status", out.status, &parse_profile_status, "one of complete, partial, failed");
     fields.text("reason", out.reason, 1024);
@@ -201,9 +201,10 @@ void read_request(const JsonFields& fields, std::optional<Error>& error, Profile
     fields.integer("max_gpus", out.max_gpus, 1, limits::gpus);
     fields.integer("gpus_per_node", out.gpus_per_node, 1, limits::gpus_per_node);
     fields.number("budget_s", out.budget_s, 1, 3600);
-    fields.texts("known", out.known, 4096, 16);
-    if (fields.ok() && !std::all_of(out.known.begin(), out.known.end(), is_hash)) {
-        fields.refuse("known", "a list of 16-digit hashes");
+    fields.texts("known", out.known, 4096, op_hash_digits);
+    const auto is_known = [](const std::string& text) { return is_hash(text, op_hash_digits); };
+    if (fields.ok() && !std::all_of(out.known.begin(), out.known.end(), is_known)) {
+        fields.refuse("known", fmt::format("a list of {}-digit hashes", op_hash_digits));
     }
     fields.text("known_device", out.known_device, 1024);
 }

@@ -21,7 +21,7 @@ inline Result<std::string> config_sum(const std::string& path) {
     if (missing) return environment_error(missing.message(), path);
     const auto text = read_regular_file(real, std::size_t{64} << 10);
     if (!text) return text.error();
-    return hash_hex(*text).substr(0, 8);
+    return sha256_hex(*text).substr(0, 8);
 }
 
 }  // namespace arena

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// See open.h. Schema, user_version 5, application_id "ARNA" (a newer user_version is refused, never
+// See open.h. Schema, user_version 6, application_id "ARNA" (a newer user_version is refused, never
 // converted down):
 //   runs     one row per profile run. seq grows with each import and is what "newest" means: node
 //            clocks differ, the order of import does not. nonce is unique. Device fields as in
@@ -13,6 +13,8 @@
 //            latest report. seq grows with each: what "latest" means. plan is JSON. user is a uid,
 //            -1 where it is not known; shared: an administrator has made it everybody's, of whom
 //            there is one row, whoever reported it; agreeing: job ids, see note_agreeing().
+//   observed_before_6  reports that are found by a fingerprint which could be forged (see
+//            to_version_6): set aside, read by nobody.
 //   device_checks  one row per time that a check of a node's GPUs measured: see checks.cc.
 #include "store/open.h"
 
@@ -33,7 +35,7 @@
 namespace arena::sql {
 namespace {
 
-constexpr std::int64_t schema_version = 5;
+constexpr std::int64_t schema_version = 6;
 
 constexpr const char* schema = R"(
 CREATE TABLE runs(
@@ -113,13 +115,15 @@ ALTER TABLE runs ADD COLUMN power_limit_w REAL NOT NULL DEFAULT 0;
 /// From version 2: where the GPU sits, as JSON; "" = not known.
 constexpr const char* to_version_3 = "ALTER TABLE runs ADD COLUMN place TEXT NOT NULL DEFAULT '';";
 
-/// From version 4, which did not know whose a report was: none of them counts until an
-/// administrator says so, but what was measured by hand, which took one.
-constexpr const char* to_version_5 = R"(
-INSERT INTO observed SELECT seq, model_fingerprint, model_name, global_batch, launcher, gpu_type, nodes,
-  gpus_per_node, stages, plan, iteration_s, estimated_s, spread, steps, job, at_s, -1, job = 0, job
-  FROM observed_4;
-DROP TABLE observed_4;
+/// Until version 5 a model's fingerprint was 64 bits that whoever wrote a model could choose. What
+/// such a row is of cannot be told anew: the operators of a run stay, for each names its shape, but
+/// of no model; reports are set aside.
+constexpr const char* to_version_6 = R"(
+UPDATE runs SET model_fingerprint = printf('%064d', 0);
+)";
+constexpr const char* set_reports_aside = R"(
+ALTER TABLE observed RENAME TO observed_before_6;
+DROP INDEX IF EXISTS observed_by_user;
 )";
 
 int execute(sqlite3* db, const std::string& text) {
@@ -243,22 +247,30 @@ std::optional<Error> create_schema(sqlite3* db, const std::string& path) {
     return {};
 }
 
-/// An older schema becomes today's, or stays as it is.
-std::optional<Error> upgrade_schema(sqlite3* db, const std::string& path) {
+/// An older schema becomes today's, or stays as it is. Says in *notice what it set aside.
+std::optional<Error> upgrade_schema(sqlite3* db, const std::string& path, std::string* notice) {
     Transaction t(db);
     if (t.code() != SQLITE_OK) return sql_error(db, path, "upgrade");
     const auto found = pragma_integer(db, "PRAGMA user_version");
     if (found == schema_version) return {};
     const auto version = "PRAGMA user_version=" + std::to_string(schema_version);
     const bool is_first = found == 1, has_place = found >= 3, has_observed = found >= 4;
+    const std::int64_t reports =
+        has_observed ? pragma_integer(db, "SELECT count(*) FROM observed").value_or(0) : 0;
     if ((is_first && execute(db, to_version_2) != SQLITE_OK) ||
         (is_first && execute(db, comm_schema) != SQLITE_OK) ||
         (!has_place && execute(db, to_version_3) != SQLITE_OK) ||
-        (has_observed && execute(db, "ALTER TABLE observed RENAME TO observed_4") != SQLITE_OK) ||
-        execute(db, observed_schema) != SQLITE_OK ||
-        (has_observed && execute(db, to_version_5) != SQLITE_OK) ||
+        (has_observed && execute(db, set_reports_aside) != SQLITE_OK) ||
+        execute(db, observed_schema) != SQLITE_OK || execute(db, to_version_6) != SQLITE_OK ||
         execute(db, version) != SQLITE_OK || t.commit() != SQLITE_OK)
         return sql_error(db, path, "upgrade");
+    if (reports > 0 && notice != nullptr)
+        *notice =
+            "profile store was of an older version, which found a model's reports by a sum "
+            "that could be forged: " +
+            std::to_string(reports) +
+            " reports of iteration times count no more (table observed_before_6); measured "
+            "operators stay";
     return {};
 }
 
@@ -275,7 +287,7 @@ bool is_stump(const std::string& path) {
     return ::stat(path.c_str(), &st) == 0 && st.st_size > 0 && st.st_size < 512;
 }
 
-Attempt try_open(const std::string& path, bool writable) {
+Attempt try_open(const std::string& path, bool writable, std::string* notice) {
     sqlite3* raw = nullptr;
     const int flags = (writable ? SQLITE_OPEN_READWRITE : SQLITE_OPEN_READONLY) |
                       SQLITE_OPEN_NOFOLLOW | SQLITE_OPEN_FULLMUTEX | SQLITE_OPEN_EXRESCODE;
@@ -315,7 +327,7 @@ Attempt try_open(const std::string& path, bool writable) {
     if (!*ours)
         if (auto e = create_schema(db.get(), path); e) return refused(std::move(db), *e);
     if (*ours && version != schema_version)
-        if (auto e = upgrade_schema(db.get(), path); e) return refused(std::move(db), *e);
+        if (auto e = upgrade_schema(db.get(), path, notice); e) return refused(std::move(db), *e);
     if (!has_checks(db.get()) && execute(db.get(), checks_schema) != SQLITE_OK)
         return refused(std::move(db), sql_error(db.get(), path, "create device_checks"));
     // The file itself says what it is from now on, not only its journal: see check_left_of_store().
@@ -393,7 +405,7 @@ int quick_check(sqlite3* db, std::vector<std::string>* wrong) {
 Result<Database> open_store(const std::string& path, std::string* notice) {
     if (auto s = check_parent(path); !s) return s.error();
     if (auto s = prepare_file(path); !s) return s.error();
-    auto attempt = try_open(path, true);
+    auto attempt = try_open(path, true, notice);
     if (attempt.health == Health::corrupt) {
         attempt.db.reset();
         if (auto s = check_left_of_store(path); !s) return s.error();
@@ -403,7 +415,7 @@ Result<Database> open_store(const std::string& path, std::string* notice) {
             *notice = "profile store was corrupt (" + attempt.error->text + "); it is kept as " +
                       *aside + " and an empty store takes its place: models are profiled again";
         if (auto s = prepare_file(path); !s) return s.error();
-        attempt = try_open(path, true);
+        attempt = try_open(path, true, nullptr);
     }
     if (attempt.health != Health::good) return *attempt.error;
     if (auto s = close_to_others(path); !s) return s.error();
@@ -411,7 +423,7 @@ Result<Database> open_store(const std::string& path, std::string* notice) {
 }
 
 Result<Database> open_store_read_only(const std::string& path) {
-    auto attempt = try_open(path, false);
+    auto attempt = try_open(path, false, nullptr);
     if (attempt.health != Health::good) return *attempt.error;
     return std::move(attempt.db);
 }

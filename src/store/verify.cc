@@ -63,7 +63,7 @@ const Table tables[] = {
      {12, 11},
      {{"DELETE FROM entries WHERE run IS ? AND op_key IS ?", {0, 1}},
       // of no model any more: it is measured again, with what is left of the run
-      {"UPDATE runs SET model_fingerprint = '0000000000000000' WHERE seq IS ?", {0}},
+      {"UPDATE runs SET model_fingerprint = printf('%064d', 0) WHERE seq IS ?", {0}},
       {"DELETE FROM runs WHERE seq IS ? AND NOT EXISTS(SELECT 1 FROM entries WHERE run = seq)",
        {0}}}},
     {"runs",

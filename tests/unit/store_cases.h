@@ -35,7 +35,7 @@ inline Profile sample(const std::string& nonce, double seconds,
     p.nonce = nonce;
     p.gpu_type = "a40";
     p.hardware = "emulated-cpu";
-    p.model_fingerprint = "0123456789abcdef";
+    p.model_fingerprint = sha256_hex("gpt2");
     p.device = {"cpu", "AMD EPYC", "", "6.1", library, 1 << 30, 2, "n1"};
     p.device_seconds = 1.5;
     p.started_s = 1700000000.25;

@@ -10,8 +10,8 @@
 #include <future>
 #include <thread>
 
+#include "base/file_descriptor.h"
 #include "base/json.h"
-#include "base/poll.h"
 #include "base/text.h"
 #include "cli/exporter/documents.h"
 #include "cli/exporter/http_server.h"

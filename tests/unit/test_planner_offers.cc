@@ -1,5 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Offers after planning: corrected by what runs observe, remembered and forgotten.
+#include <fmt/format.h>
+
+#include "base/fnv.h"
+#include "base/text.h"
+#include "core/model_fields.h"
 #include "planner/search/offers.h"
 #include "planner_cases.h"
 #include "suite.h"
@@ -92,6 +97,100 @@ TEST(offers_are_remembered_by_all_they_depend_on_and_the_oldest_forgotten) {
     cache.insert("999", three_offers());
     ck_assert_uint_eq(cache.bytes(), bytes);
     ck_assert_uint_eq(cache.lists(), lists);
+}
+
+// ---- a stranger's model ------------------------------------------------------------------------
+
+/// What a fingerprint is made of.
+std::string hashed_text(const Model& m) {
+    std::string facts = fmt::format("2|{}|{}", to_string(m.family), to_string(m.precision));
+    for (const FlagField& field : flag_fields()) facts += m.*field.member ? "|1" : "|0";
+    for (const IntegerField& field : integer_fields())
+        if (m.*field.member != 0) facts += fmt::format("|{}={}", field.key, m.*field.member);
+    for (const CustomLayer& layer : m.custom_layers)
+        facts += fmt::format("|{}x{:a},{:a},{:a},{:a}", layer.count, layer.forward_flops,
+                             layer.parameter_bytes, layer.activation_bytes, layer.output_bytes);
+    return facts;
+}
+
+constexpr std::uint64_t low_40 = (std::uint64_t{1} << 40) - 1;
+
+/// 12 hex digits of a mantissa, the last one odd, so that all are written: the i-th of a sequence.
+std::uint64_t digits_of(std::uint64_t i) {
+    i = (i + 1) * 0x9e3779b97f4a7c15;
+    i = (i ^ (i >> 30)) * 0xbf58476d1ce4e5b9;
+    return (i >> 16) | 1;
+}
+/// "0x1.HHHHHHHHHHHHp+40"
+double flops_of(std::uint64_t i) {
+    return 0x1p40 * (1 + static_cast<double>(digits_of(i)) * 0x1p-48);
+}
+
+/// Two different numbers whose text, after `before`, gives FNV-1a the same lower 40 bits: FNV's
+/// prime is 2^40 + 435, so these never depend on the upper ones, and 2^20 tries find a pair.
+std::pair<double, double> low_pair(const std::string& before) {
+    constexpr std::uint64_t tries = 1U << 23;
+    std::vector<std::uint64_t> table(std::size_t{1} << 24);  // lower bits of the sum, number of try
+    const Fnv1a begin = Fnv1a().bytes(before + "0x1.");
+    for (std::uint64_t i = 1; i < tries; ++i) {
+        Fnv1a sum = begin;
+        for (int digit = 11; digit >= 0; --digit)
+            sum.mix(
+                static_cast<unsigned char>("0123456789abcdef"[digits_of(i) >> (4 * digit) & 15]));
+        const std::uint64_t low = sum.value() & low_40;
+        std::size_t at = low & (table.size() - 1);
+        for (; table[at] != 0; at = (at + 1) & (table.size() - 1))
+            if (table[at] >> 24 == low) return {flops_of(table[at] & 0xffffff), flops_of(i)};
+        table[at] = low << 24 | i;
+    }
+    ck_abort_msg("no pair");
+}
+
+/// Two custom models of 16 layers with one FNV-1a: from such a pair for each layer, those choices
+/// whose upper 24 bits are the same, which add up layer by layer.
+std::pair<Model, Model> models_of_one_fnv() {
+    constexpr std::size_t layers = 16;
+    Model first;
+    first.family = Family::custom;
+    first.layers = layers;
+    std::vector<double> other;
+    for (std::size_t i = 0; i < layers; ++i) {
+        const auto [a, b] = low_pair(hashed_text(first) + "|1x");
+        first.custom_layers.push_back({"x", 1, a, 0x1p20, 0x1p20, 0});
+        other.push_back(b);
+    }
+    const auto sum_of = [](const Model& m) { return Fnv1a().bytes(hashed_text(m)).value(); };
+    const std::uint64_t sum = sum_of(first);
+    const auto with = [&](std::uint32_t choice) {
+        Model m = first;
+        for (std::size_t i = 0; i < layers; ++i)
+            if (choice >> i & 1) m.custom_layers[i].forward_flops = other[i];
+        return m;
+    };
+    std::vector<std::uint64_t> adds(layers);
+    for (std::size_t i = 0; i < layers; ++i) adds[i] = sum_of(with(1U << i)) - sum;
+    std::map<std::uint64_t, std::uint32_t> seen;
+    for (std::uint32_t choice = 0; choice < 1U << layers; ++choice) {
+        std::uint64_t total = sum;
+        for (std::size_t i = 0; i < layers; ++i)
+            if (choice >> i & 1) total += adds[i];
+        const auto [at, is_new] = seen.try_emplace(total, choice);
+        if (!is_new) return {with(at->second), with(choice)};
+    }
+    ck_abort_msg("no two choices of one sum");
+}
+
+TEST(models_that_a_stranger_made_to_have_one_fnv_share_no_offers) {
+    const auto [victim, forged] = models_of_one_fnv();
+    ck_assert(victim != forged);
+    ck_assert(Fnv1a().bytes(hashed_text(victim)).value() ==
+              Fnv1a().bytes(hashed_text(forged)).value());
+    assert_text(sha256_hex(hashed_text(victim)), fingerprint(victim));
+    const std::vector<OfferPool> pools{{"a40", "A40", 8, 64, 1}};
+    OfferCache cache;
+    cache.insert(offer_key(fingerprint(forged), "|batch=64", pools), three_offers());
+    ck_assert(cache.find(offer_key(fingerprint(forged), "|batch=64", pools)) != nullptr);
+    ck_assert(cache.find(offer_key(fingerprint(victim), "|batch=64", pools)) == nullptr);
 }
 
 int main() { return arena::test::run_suite({.timeout_s = 300}); }

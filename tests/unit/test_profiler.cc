@@ -224,14 +224,13 @@ TEST(tiny_operator_is_timed_in_batches) {
 
 TEST(session_measures_each_shape_once_and_skips_known_ones) {
     const std::vector<OpShape> shapes = {gemm(1), gemm(2), gemm(1), gemm(3), gemm(2)};
-    Run r(shapes, 100, {hash_hex(op_key(gemm(2)))});
+    Run r(shapes, 100, {op_hash(gemm(2))});
     ck_assert(r.outcome.status == ProfileStatus::complete);
     ck_assert_uint_eq(r.entries.size(), 2);
     ck_assert(r.entries[0].shape == gemm(1) && r.entries[1].shape == gemm(3));
     ck_assert_double_eq_tol(r.entries[1].seconds, 0.003, 1e-9);
     ck_assert_uint_eq(r.backend.prepared.size(), 2);
-    Run none(shapes, 100,
-             {hash_hex(op_key(gemm(1))), hash_hex(op_key(gemm(2))), hash_hex(op_key(gemm(3)))});
+    Run none(shapes, 100, {op_hash(gemm(1)), op_hash(gemm(2)), op_hash(gemm(3))});
     ck_assert(none.outcome.status == ProfileStatus::complete);
     ck_assert(none.entries.empty());
 }

@@ -34,7 +34,7 @@ Profile sample() {
     p.nonce = nonce;
     p.gpu_type = "a40";
     p.hardware = "emulated-cpu";
-    p.model_fingerprint = "0123456789abcdef";
+    p.model_fingerprint = sha256_hex("gpt2");
     p.device = {"cpu", "AMD EPYC", "", "6.1", "OpenBLAS", 1 << 30, 2, "n1"};
     OpShape g;
     g.dims = {64, 32, 16, 1};

@@ -9,6 +9,7 @@
 #include <filesystem>
 
 #include "base/count_text.h"
+#include "base/fnv.h"
 #include "directory.h"
 #include "suite.h"
 
@@ -62,9 +63,22 @@ TEST(people_read_bytes_and_seconds) {
     assert_text(count_text(12), "12");
 }
 
-TEST(the_hash_is_fnv_1a_64) {
-    assert_text(hash_hex(""), "cbf29ce484222325");
-    assert_text(hash_hex("a"), "af63dc4c8601ec8c");
+TEST(the_hash_of_tables_is_fnv_1a_64) {
+    ck_assert(Fnv1a().value() == 0xcbf29ce484222325);
+    ck_assert(Fnv1a().bytes("a").value() == 0xaf63dc4c8601ec8c);
+}
+
+TEST(what_stands_for_a_text_is_its_sha_256) {
+    // FIPS 180-4's examples, and texts around the length of one block.
+    assert_text(sha256_hex(""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+    assert_text(sha256_hex("abc"),
+                "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+    assert_text(sha256_hex("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq"),
+                "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
+    assert_text(sha256_hex(std::string(1000000, 'a')),
+                "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
+    assert_text(sha256_hex(std::string(64, '\0')),
+                "f5a5fd42d16a20302798ef6ed309979b43003d2320d9f0e8ea9831a92759fb4b");
 }
 
 TEST(only_regular_files_of_bounded_size_are_read) {

@@ -8,7 +8,7 @@
 #include <thread>
 #include <utility>
 
-#include "base/poll.h"
+#include "base/file_descriptor.h"
 #include "watch/wire/line_stream.h"
 
 namespace arena::train {

@@ -5,13 +5,14 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/fnv.h"
+
 namespace arena::watch {
 
 class Hash {
   public:
     Hash& bytes(const void* data, std::size_t size) {
-        const auto* byte = static_cast<const unsigned char*>(data);
-        for (std::size_t i = 0; i < size; ++i) state_ = (state_ ^ byte[i]) * 0x100000001b3;
+        state_.bytes({static_cast<const char*>(data), size});
         return *this;
     }
     Hash& number(std::uint64_t value) { return bytes(&value, sizeof value); }
@@ -21,7 +22,7 @@ class Hash {
     }
     /// Below 2^62, and never 0: a number that any reader of tables takes.
     [[nodiscard]] std::uint64_t value() const {
-        std::uint64_t v = state_;
+        std::uint64_t v = state_.value();
         v = (v ^ (v >> 30)) * 0xbf58476d1ce4e5b9;
         v = (v ^ (v >> 27)) * 0x94d049bb133111eb;
         v = (v ^ (v >> 31)) >> 2;
@@ -29,7 +30,7 @@ class Hash {
     }
 
   private:
-    std::uint64_t state_ = 0xcbf29ce484222325;
+    Fnv1a state_;
 };
 
 }  // namespace arena::watch

@@ -10,7 +10,6 @@
 
 #include "base/text.h"
 #include "plugin/sched/arrays/array_tasks.h"
-#include "plugin/sched/host/fingerprint.h"
 #include "request/options.h"
 
 namespace arena {
@@ -100,7 +99,7 @@ std::string group_tag(const JobView& job, const Request& request, const std::str
     for (const auto& [key, value] : option_settings(alike)) words += "|" + key + "=" + value;
     words += fmt::format("|{}|{}|{}|{}", request.cpus_per_gpu, request.mem_per_gpu_mb,
                          request.mem_per_node_mb, request.mem_per_cpu_mb);
-    return fmt::format("{:016x}", Fingerprint().add(words).value());
+    return sha256_hex(words);
 }
 
 // ---- carriers and members ----------------------------------------------------------------------

@@ -6,13 +6,18 @@
 #include "base/text.h"
 
 namespace arena {
+namespace {
+
+std::string sum_of(std::string_view list) { return sha256_hex(list).substr(0, 16); }
+
+}  // namespace
 
 std::string keep_own_excludes(std::string_view own, std::string_view written) {
-    return hash_hex(written) + ":" + std::string(own);
+    return sum_of(written) + ":" + std::string(own);
 }
 
 bool excludes_are_ours(std::string_view now, std::optional<std::string_view> kept) {
-    return kept && kept->substr(0, kept->find(':')) == hash_hex(now);
+    return kept && kept->substr(0, kept->find(':')) == sum_of(now);
 }
 
 std::string own_excludes(std::string_view now, std::optional<std::string_view> kept) {

@@ -19,7 +19,7 @@ constexpr double reopen_interval_s = 30;
 /// Reports that wait for the store to be opened.
 constexpr std::size_t max_unkept = 1024;
 /// The record of the carrier has room for about this many hashes of known operators.
-constexpr std::size_t max_known = 800;
+constexpr std::size_t max_known = 560;
 /// What the budget does not do for is measured again.
 constexpr double known_budget_s = 0.1;
 constexpr std::size_t known_budget_bytes = std::size_t{64} << 20;
@@ -164,7 +164,7 @@ void Measurements::fill_known(ProfileRequest& request, const std::string& node) 
     request.known_device = known->device_identity;
     for (const OpShape& shape : wanted_operators(request, nullptr))
         if (request.known.size() < max_known && known->operators.contains(shape))
-            request.known.push_back(hash_hex(op_key(shape)));
+            request.known.push_back(op_hash(shape));
 }
 
 Status Measurements::import(const Profile& profile, const std::string& model_name) {

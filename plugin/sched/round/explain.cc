@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <functional>
 
+#include "base/fnv.h"
 #include "plugin/sched/round/launch.h"
 #include "plugin/sched/round/shares.h"
 #include "plugin/sched/round/stages.h"
@@ -59,16 +60,16 @@ bool is_control(char c) {
 /// Changes when there is something new to say of the job; numbers in its reason that go up and down
 /// are nothing new.
 std::size_t sum_of(const JobStatus& status) {
-    std::size_t sum = std::hash<std::string_view>()(status.state);
-    const auto mix = [&](std::size_t value) { sum = sum * 1099511628211U + value; };
+    Fnv1a sum;
+    sum.bytes(status.state).mix(0);
     for (const char c : status.reason)
-        if (c < '0' || c > '9') mix(static_cast<unsigned char>(c));
-    if (!status.chosen) return sum | 1;
-    mix(std::hash<std::string_view>()(status.chosen->gpu_type));
+        if (c < '0' || c > '9') sum.mix(static_cast<unsigned char>(c));
+    if (!status.chosen) return sum.value() | 1;
+    sum.mix(0).bytes(status.chosen->gpu_type);
     for (const std::int64_t n :
          {status.chosen->nodes, status.chosen->gpus_per_node, status.chosen->stages})
-        mix(static_cast<std::size_t>(n));
-    return sum | 1;
+        sum.mix(static_cast<std::uint64_t>(n));
+    return sum.value() | 1;
 }
 
 /// "4xa40 pp2,dp2,tp1,mb1x4: worth the price of its GPUs"

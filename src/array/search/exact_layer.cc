@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/fnv.h"
+
 namespace arena::array {
 
 namespace {
@@ -22,9 +24,10 @@ void ExactLayer::clear() {
 }
 
 std::size_t ExactLayer::bucket(const Ticks* row) const {
-    std::uint64_t hash = 14695981039346656037U;
+    Fnv1a words;
     for (std::size_t i = problem_->key_begin(); i < row_size_; ++i)
-        hash = (hash ^ static_cast<std::uint64_t>(row[i] + 3)) * 1099511628211U;
+        words.mix(static_cast<std::uint64_t>(row[i] + 3));
+    const std::uint64_t hash = words.value();
     return static_cast<std::size_t>((hash ^ (hash >> 29)) & (buckets_.size() - 1));
 }
 
