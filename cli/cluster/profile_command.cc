@@ -152,8 +152,7 @@ int observed(const Globals& globals, const ProfileOptions& options, ProfileStore
                         {"counts", counts(run) && (run.shared || run.user != unknown_user)}});
         table.add({printable(run.model_name, 40), std::to_string(run.global_batch), run.launcher,
                    short_form(o.grid), short_form(o.plan), human_seconds(o.iteration_s),
-                   human_seconds(o.estimated_s),
-                   fmt::format("{:+.1f} %", 100 * (o.estimated_s / o.iteration_s - 1)),
+                   human_seconds(o.estimated_s), off_words(o.iteration_s, o.estimated_s),
                    std::to_string(run.steps), run.job != 0 ? std::to_string(run.job) : "by hand",
                    utc_time(run.at_s), run.job != 0 ? user_name(run.user) : "an administrator",
                    counts_for(run)});

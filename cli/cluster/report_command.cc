@@ -25,7 +25,9 @@ struct ReportOptions {
 
 struct Subject {
     JobId job = 0;
-    double estimated_s = 0;  ///< 0 = not known
+    double estimated_s = 0;     ///< 0 = not known
+    bool is_corrected = false;  ///< the estimate is one that reports have corrected
+    std::string user;           ///< its owner's name
 };
 
 /// The value of `word=value` in AdminComment.
@@ -45,13 +47,7 @@ Status read_own_plan(JobId job, ReportOptions& options, Subject& subject) {
     options.report.grid = short_form(offer->grid);
     options.report.plan = short_form(offer->plan);
     subject.estimated_s = offer->estimate.iteration_s;
-    if (options.report.iteration_s > 0 && !is_plausible(*offer, options.report.iteration_s))
-        return usage_error(
-            fmt::format("{} is 8 times off the estimate of {}, or more: a broken run or clock, not "
-                        "an error of the estimate",
-                        human_seconds(options.report.iteration_s),
-                        human_seconds(subject.estimated_s)),
-            "--iteration-s");
+    subject.is_corrected = offer->estimate.source == Source::observed;
     return Done{};
 }
 
@@ -74,7 +70,7 @@ std::optional<double> parse_run_time(std::string_view text) {
 }
 
 /// What slurmctld says of the job: whose it is, whether it runs, and under which plan.
-Status check_job(JobId job, ReportOptions& options) {
+Status check_job(JobId job, ReportOptions& options, Subject& subject) {
     const auto shown = run_program({"scontrol", "show", "job", std::to_string(job)});
     if (!shown) return shown.error();
     if (shown->err.find("Invalid job id") != std::string::npos)
@@ -90,6 +86,7 @@ Status check_job(JobId job, ReportOptions& options) {
     if (::getuid() != 0 && !user.ends_with(fmt::format("({})", ::getuid())))
         return usage_error(fmt::format("JobId={} is another user's ({})", job, printable(user)),
                            "--job");
+    subject.user = user.substr(0, user.find('('));
     const std::string_view grid = word_of(comment, "grid"), plan = word_of(comment, "plan");
     if (!comment.starts_with("arena:") || grid.empty() || field("JobState") != "RUNNING")
         return usage_error(fmt::format("JobId={} does not run under a plan of Arena's", job),
@@ -114,7 +111,38 @@ Status check_job(JobId job, ReportOptions& options) {
     return Done{};
 }
 
+/// What comes of a report, as far as it can be told before slurmctld has looked at it.
+struct Outcome {
+    std::optional<bool> counts;  ///< for its user's jobs; nothing: that depends on others
+    std::string for_whom;        ///< "counts for ..."
+};
+
+/// The ratio is slurmctld's to judge where the estimate known here is not the planner's own.
+Outcome outcome_of(const Globals& globals, const Subject& subject, const IterationReport& report) {
+    const auto config = load_site_config(globals);
+    if (config && !config->use_reports)
+        return {false, "kept, and counts for nobody: profile.use_reports is false in arena.yaml"};
+    const std::string own = fmt::format("counts for {}'s next jobs", printable(subject.user, 40));
+    if (report.steps >= enough_steps) return {true, own};
+    const std::string else_words =
+        fmt::format("counts for nobody until {} jobs of {} agree, or one tells of {} steps or more",
+                    outlier_jobs, printable(subject.user, 40), enough_steps);
+    if (subject.estimated_s <= 0 || subject.is_corrected)
+        return {std::nullopt, fmt::format("{} if it is within {:g} times the planner's estimate; "
+                                          "else {}",
+                                          own, max_single_ratio, else_words)};
+    if (counts_alone({.grid = {},
+                      .plan = {},
+                      .iteration_s = report.iteration_s,
+                      .estimated_s = subject.estimated_s},
+                     report.steps))
+        return {true, own};
+    return {false, fmt::format("{} steps, more than {:g} times off: {}", report.steps,
+                               max_single_ratio, else_words)};
+}
+
 void show(const Globals& globals, const Subject& subject, const IterationReport& report) {
+    const Outcome outcome = outcome_of(globals, subject, report);
     if (globals.json) {
         Json json{{"schema_version", 1},
                   {"job", subject.job},
@@ -122,29 +150,31 @@ void show(const Globals& globals, const Subject& subject, const IterationReport&
                   {"plan", report.plan},
                   {"iteration_s", report.iteration_s},
                   {"spread", report.spread},
-                  {"steps", report.steps}};
+                  {"steps", report.steps},
+                  {"counts", outcome.counts ? Json(*outcome.counts) : Json(nullptr)},
+                  {"counts_for", outcome.for_whom}};
         if (subject.estimated_s > 0) json["estimated_s"] = subject.estimated_s;
         fmt::print("{}\n", dump_json(json));
         return;
     }
     std::string estimated;
     if (subject.estimated_s > 0)
-        estimated = fmt::format(", estimated {} ({:+.1f} %)", human_seconds(subject.estimated_s),
-                                100 * (subject.estimated_s / report.iteration_s - 1));
-    fmt::print("JobId={} {} {}: {} per iteration{}; reported\n", subject.job, report.grid,
-               report.plan, human_seconds(report.iteration_s), estimated);
+        estimated = fmt::format(", estimated {} ({})", human_seconds(subject.estimated_s),
+                                off_words(report.iteration_s, subject.estimated_s));
+    fmt::print("JobId={} {} {}: {} per iteration{}; reported; {}\n", subject.job, report.grid,
+               report.plan, human_seconds(report.iteration_s), estimated, outcome.for_whom);
 }
 
 int report(const Globals& globals, ReportOptions options) {
     const auto job = reporting_job(options.job);
     if (!job) return fail(globals, job.error());
-    Subject subject{*job, 0};
+    Subject subject{.job = *job, .user = {}};
     if (auto s = read_own_plan(*job, options, subject); !s) return fail(globals, s.error());
     // The plan is checked by what slurmctld says of it; the numbers before anybody is asked.
     IterationReport numbers = options.report;
     if (numbers.plan.empty()) numbers.grid = numbers.plan = "any";
     if (auto s = check_report(numbers); !s) return fail(globals, s.error());
-    if (auto s = check_job(*job, options); !s) return fail(globals, s.error());
+    if (auto s = check_job(*job, options, subject); !s) return fail(globals, s.error());
     if (auto s = send_report(*job, format_report(options.report)); !s)
         return fail(globals, s.error());
     show(globals, subject, options.report);

@@ -264,14 +264,6 @@ Status keep(const MeasureOptions& options, const Model& model,
                                       .iteration_s = s.measured_s(),
                                       .estimated_s = s.offer.estimate.iteration_s,
                                       .spread = s.spread};
-        if (!is_usable(observation)) {
-            fmt::print(stderr,
-                       "arena: {} is not kept: {} measured is {:g} times off the estimate of {} or "
-                       "more\n",
-                       short_form(s.offer.plan), human_seconds(s.measured_s()), max_observed_ratio,
-                       human_seconds(s.offer.estimate.iteration_s));
-            continue;
-        }
         const auto kept = (*store)->reports().keep({.model_fingerprint = fingerprint(model),
                                                     .model_name = model.name,
                                                     .global_batch = options.plan.global_batch,

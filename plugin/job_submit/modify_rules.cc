@@ -140,8 +140,6 @@ std::string refuse_report(const IterationReport& report, const std::optional<Off
     if (report.grid != grid || report.plan != plan)
         return "it runs " + grid + " " + plan + ", not " + printable(report.grid, 40) + " " +
                printable(report.plan, 80);
-    if (!is_plausible(*offer, report.iteration_s))
-        return "its iterations are 8 times off the estimate, or more";
     if (!fits_run_time(report.iteration_s, report.steps, *ran_s))
         return fmt::format(
             "{} iterations of {:.6g} s take longer than the {:.0f} s that it has run", report.steps,

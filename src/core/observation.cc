@@ -46,15 +46,15 @@ bool read_item(IterationReport& report, std::string_view key, std::string_view v
 bool is_usable(const Observation& o) {
     if (!(o.iteration_s > 0) || !(o.estimated_s > 0)) return false;
     const double ratio = o.iteration_s / o.estimated_s;
-    return std::isfinite(ratio) && ratio > 1 / max_observed_ratio && ratio < max_observed_ratio;
+    return std::isfinite(ratio) && ratio > 0;
 }
 
-bool is_plausible(const Offer& offer, double iteration_s) {
-    return offer.estimate.source == Source::observed ||
-           is_usable({.grid = offer.grid,
-                      .plan = offer.plan,
-                      .iteration_s = iteration_s,
-                      .estimated_s = offer.estimate.iteration_s});
+std::string off_words(double measured_s, double estimated_s) {
+    constexpr double the_same = 1.005;
+    const bool is_slower = measured_s > estimated_s;
+    const double times = is_slower ? measured_s / estimated_s : estimated_s / measured_s;
+    if (times < the_same) return "as estimated";
+    return fmt::format("{:.3g} times {}", times, is_slower ? "slower" : "faster");
 }
 
 namespace {
@@ -76,7 +76,11 @@ void note_agreeing(ObservedRun& run, const ObservedRun* before) {
 
 bool counts(const ObservedRun& run) {
     return run.shared || run.agreeing.size() >= outlier_jobs ||
-           within(run.observation.iteration_s, run.observation.estimated_s, max_single_ratio);
+           counts_alone(run.observation, run.steps);
+}
+
+bool counts_alone(const Observation& o, std::int64_t steps) {
+    return steps >= enough_steps || within(o.iteration_s, o.estimated_s, max_single_ratio);
 }
 
 bool fits_run_time(double iteration_s, std::int64_t steps, double ran_s) {

@@ -27,15 +27,12 @@ struct Observation {
     bool operator==(const Observation&) const = default;
 };
 
-/// Ratios beyond this are not the model's error but a broken job or clock: they are left out.
-inline constexpr double max_observed_ratio = 8;
-/// Positive times whose ratio is within max_observed_ratio.
+/// Positive, finite times, however far apart: a job that waits for its data is as slow as it says.
 bool is_usable(const Observation&);
 
-/// Whether a time that a job reports can be right. Where the offer's own estimate is one that
-/// reports have corrected, it always can: that estimate may lie as far from the next run as from
-/// the uncorrected one, which the scheduler knows and tests against.
-bool is_plausible(const Offer&, double iteration_s);
+/// What a time is beside its estimate, both above 0: "5.6 times slower", "1.3 times faster"; within
+/// half a percent "as estimated".
+std::string off_words(double measured_s, double estimated_s);
 
 /// Steps at the start of a run that warm caches and connections: they do not count.
 inline constexpr std::size_t warm_up_steps = 2;
@@ -46,8 +43,11 @@ struct StepTimes {
 };
 StepTimes step_times(std::vector<double> seconds);
 
-/// Ratios beyond this are believed when several jobs agree: one alone may have had a slow disk, a
-/// neighbour, or an owner who likes to steer.
+/// A median of so many steps, which fit into the time that the job has run (fits_run_time()), says
+/// how fast that job is: it counts for its user at once.
+inline constexpr std::int64_t enough_steps = 10;
+/// Of fewer steps, ratios beyond this are believed when several jobs agree: one alone may have had
+/// a slow disk, a neighbour, or a cold cache.
 inline constexpr double max_single_ratio = 3;
 /// So many jobs.
 inline constexpr std::size_t outlier_jobs = 3;
@@ -76,8 +76,11 @@ struct ObservedRun {
 /// The report, come in place of an earlier one of the same user, model, batch, launcher, grid and
 /// plan, or (null) of none: whom it agrees with.
 void note_agreeing(ObservedRun& run, const ObservedRun* before);
-/// Whether offers are corrected by it, of whomever: no outlier, or confirmed, or shared.
+/// Whether offers are corrected by it, of whomever: of enough steps, no outlier, confirmed or
+/// shared.
 bool counts(const ObservedRun&);
+/// Whether it would, confirmed by nobody: of enough steps, or no outlier.
+bool counts_alone(const Observation&, std::int64_t steps);
 
 /// Whether so many steps of so many seconds fit into the time that the job has run.
 bool fits_run_time(double iteration_s, std::int64_t steps, double ran_s);

@@ -103,9 +103,7 @@ Error bad_row(const std::string& path, const std::string& what) {
 
 Status check_observed(const ObservedRun& run) {
     const Observation& o = run.observation;
-    if (!is_usable(o))
-        return usage_error(
-            "observed times must be positive, and within a factor of 8 of the estimate");
+    if (!is_usable(o)) return usage_error("observed times must be positive and finite");
     if (!std::isfinite(o.spread) || o.spread < 0) return usage_error("spread must be 0 or more");
     if (run.global_batch < 1 || o.grid.nodes < 1 || o.grid.gpus_per_node < 1 || o.grid.stages < 1)
         return usage_error("batch, nodes, GPUs per node and stages must be at least 1");

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
 # One user's false report steered the plans of everybody with that model. A report counts for its user alone until an
-# administrator promotes it; three jobs must agree on what is far off the estimate; more iterations than the job has had
-# time for are refused by the command and by slurmctld. Needs root: two users.
+# administrator promotes it; three jobs must agree on what few steps say is far off the estimate; more iterations than
+# the job has had time for are refused by the command and by slurmctld. Needs root: two users.
 # shellcheck disable=SC2317  # functions are called by ok
 . "${ARENA_SRCDIR:-.}/tests/lib/tap.sh"
 . "${ARENA_SRCDIR:-.}/tests/lib/cluster.sh"
@@ -39,7 +39,7 @@ shape=$(job_field "$first" AdminComment | tr ' ' '\n' | grep -E '^(grid|plan)=' 
 not_ok "so does slurmctld, to who goes around the command" as_user scontrol update JobId="$first" \
     Comment="arena:observed;iteration_s=$(jq -r .estimate.iteration_s < <(sed -n 's/^ARENA_PLAN=//p' "$gates/$first.env.0"));spread=0;steps=1000000;${shape%;}"
 ok "and says why in its log" grep -qE "JobId=$first report refused: 1000000 iterations of .* take longer than the .* s that it has run" "$log"
-like "$(report "$first" 2)" 'reported$' "a report of twice the estimate is taken"
+like "$(report "$first" 2)" "2 times slower\\); reported; counts for $arena_user's next jobs\$" "a report of twice the estimate is taken"
 ok "it lies in the store as that user's" wait_until "observed 'length == 1 and .[0].uid == $(id -u "$arena_user") and (.[0].shared | not)'" 20
 
 own=$(ask as_user) other=$(ask env)
@@ -57,9 +57,9 @@ ok "slurmctld looks again" scontrol reconfigure
 ok "and it does not" wait_until "! offered $other" 20
 over "$other"
 
-like "$(report "$first" 5)" 'reported$' "five times the estimate is taken, too"
+like "$(report "$first" 5)" '3 steps, more than 3 times off: counts for nobody until 3 jobs' "five times the estimate is taken, too, and it says for whom it counts"
 ok "and waits for others to say so" wait_until "observed '.[-1].agreeing == [$first] and (.[-1].counts | not)'" 20
-ok "slurmctld's log says that" wait_until "grep -q 'JobId=$first observed .*: more than 3 times off, it counts when 3 jobs of uid' '$log'" 20
+ok "slurmctld's log says that" wait_until "grep -q 'JobId=$first observed .*: more than 3 times off and of fewer than 10 steps, it counts when 3 jobs of uid' '$log'" 20
 ok "it corrects nothing" wait_until "! offered $own" 20
 third=$(ask as_user)
 ok "a third job runs" wait_started "$third"

@@ -26,8 +26,10 @@ struct Book {
     }
     /// A job of the user ran the offer so many times as slow as estimated.
     bool observe(const Request& request, const Offer& offer, double ratio,
-                 std::uint32_t user = 1000, JobId job = 1) {
-        return offers.observe(run_of(request, offer, ratio, user, job));
+                 std::uint32_t user = 1000, JobId job = 1, std::int64_t steps = enough_steps) {
+        ObservedRun run = run_of(request, offer, ratio, user, job);
+        run.steps = steps;
+        return offers.observe(std::move(run));
     }
     static ObservedRun run_of(const Request& request, const Offer& offer, double ratio,
                               std::uint32_t user, JobId job) {
@@ -106,7 +108,7 @@ TEST(nonsense_is_no_report) {
     const Request request = Scene::request();
     const Offer offer = book.of(request)->front();
     const OfferList before = book.of(request);
-    for (const double ratio : {0.0, -1.0, 1e9, 1e-9, std::numeric_limits<double>::quiet_NaN(),
+    for (const double ratio : {0.0, -1.0, std::numeric_limits<double>::quiet_NaN(),
                                std::numeric_limits<double>::infinity()})
         ck_assert(!book.observe(request, offer, ratio));
     ObservedRun never_estimated = Book::run_of(request, offer, 1, 1000, 1);
@@ -157,27 +159,51 @@ TEST(a_report_counts_for_its_user_and_for_others_when_it_is_shared) {
     ck_assert_double_eq_tol(own_s(1001), 2 * estimated_s, 1e-9);  // what it sees itself goes before
 }
 
-TEST(what_is_far_off_the_estimate_counts_when_three_jobs_agree) {
-    for (const double ratio : {4.0, 1 / 4.0}) {
+TEST(what_is_far_off_the_estimate_by_few_steps_counts_when_three_jobs_agree) {
+    constexpr std::int64_t few = enough_steps - 1;
+    for (const double ratio : {4.0, 1 / 4.0, 30.0}) {
         Book book;
         const Request request = Scene::request();
         const Offer offer = book.of(request)->front();
-        ck_assert(book.observe(request, offer, ratio, 1000, 1));
-        ck_assert(book.observe(request, offer, 1.1 * ratio, 1000, 2));
-        for (int again = 0; again < 3; ++again) {  // the same two, over and over
-            ck_assert(book.observe(request, offer, ratio, 1000, 1));
-            ck_assert(book.observe(request, offer, ratio, 1000, 2));
-        }
-        ck_assert(book.observe(request, offer, ratio, 1001, 3));  // of another user
+        const auto observe = [&](double times, std::uint32_t user, JobId job) {
+            return book.observe(request, offer, times, user, job, few);
+        };
+        ck_assert(observe(ratio, 1000, 1) && observe(1.1 * ratio, 1000, 2));
+        for (int again = 0; again < 3; ++again)  // the same two, over and over
+            ck_assert(observe(ratio, 1000, 1) && observe(ratio, 1000, 2));
+        ck_assert(observe(ratio, 1001, 3));  // of another user
         ck_assert(!book.corrected(request));
-        ck_assert(book.observe(request, offer, ratio, 1000, 3));
+        ck_assert(observe(ratio, 1000, 3));
         ck_assert(book.corrected(request) && !book.corrected(request, 1001));
-        ck_assert(book.observe(request, offer, ratio > 1 ? 7 : 1 / 7.0, 1000,
-                               4));  // disagrees with all of them
+        ck_assert(observe(ratio > 1 ? 7 : 1 / 7.0, 1000, 4));  // disagrees with all of them
         ck_assert(!book.corrected(request));
-        ck_assert_msg(book.observe(request, offer, 1.5, 1000, 5) && book.corrected(request),
-                      "no outlier needs nobody");
+        ck_assert_msg(observe(1.5, 1000, 5) && book.corrected(request), "no outlier needs nobody");
     }
+}
+
+TEST(what_a_job_measured_over_enough_steps_counts_for_its_user_at_once_however_far_off) {
+    for (const double ratio : {4.0, 94.0, 1 / 20.0}) {
+        Book book;
+        const Request request = Scene::request();
+        const Offer offer = book.of(request)->front();
+        ck_assert(book.observe(request, offer, ratio, 1000, 1, enough_steps));
+        ck_assert(book.corrected(request) && !book.corrected(request, 1001));
+        const OfferList after = book.of(request);
+        const auto own = std::find_if(after->begin(), after->end(), [&](const Offer& o) {
+            return o.grid == offer.grid && o.plan == offer.plan;
+        });
+        ck_assert(own != after->end());
+        ck_assert_double_eq_tol(own->estimate.iteration_s / offer.estimate.iteration_s, ratio,
+                                1e-9 * ratio);
+    }
+}
+
+TEST(a_time_beside_its_estimate_reads_the_way_it_went) {
+    ck_assert_str_eq(off_words(0.183, 0.024).c_str(), "7.62 times slower");
+    ck_assert_str_eq(off_words(1.4, 0.25).c_str(), "5.6 times slower");
+    ck_assert_str_eq(off_words(1, 1.3).c_str(), "1.3 times faster");
+    ck_assert_str_eq(off_words(94, 1).c_str(), "94 times slower");
+    ck_assert_str_eq(off_words(1.004, 1).c_str(), "as estimated");
 }
 
 TEST(who_reports_of_many_models_makes_nothing_of_others_forgotten) {

@@ -62,7 +62,7 @@ class OfferBook {
     std::optional<Estimate> price(const Request& request, const Offer& offer);
     /// Corrects its user's offers of this model, batch and launcher from now on, or everybody's if
     /// it is shared. False, and nothing changes, when the times are no measurement (see
-    /// max_observed_ratio); outliers wait until they count (see counts()). Remembers the latest
+    /// is_usable()); what does not count yet waits (see counts()). Remembers the latest
     /// observation of each grid and plan, 64 per user, model, batch and launcher. Of max_observed
     /// of those, the user with most of them loses the oldest.
     bool observe(ObservedRun run);

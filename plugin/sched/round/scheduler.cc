@@ -177,21 +177,22 @@ void Scheduler::observe(const LeftReport& left, double now_s) {
                           .at_s = now_s,
                           .user = left.user};
     if (use_reports ? !books_.offers.observe(run) : !is_usable(observation))
-        return host_.log_error(
-            fmt::format("JobId={} its report is left out: 8 times off the estimate of "
-                        "{:.4g} s, or more",
-                        left.job, observation.estimated_s));
+        return host_.log_error(fmt::format(
+            "JobId={} its report is left out: {:.4g} s per iteration, estimated {:.4g} s, is no "
+            "measurement",
+            left.job, observation.iteration_s, observation.estimated_s));
     host_.note_progress(left.job);
     ++stats_.reports;
     stats_.estimate_ratio.add(observation.iteration_s / observation.estimated_s);
     books_.measurements.keep_observed(run);
     const bool waits = use_reports && !books_.offers.latest_counts(run);
     host_.log_info(fmt::format(
-        "JobId={} observed {:.4g} s per iteration with {} {}, estimated {:.4g} s{}", left.job,
+        "JobId={} observed {:.4g} s per iteration with {} {}, estimated {:.4g} s ({}){}", left.job,
         observation.iteration_s, short_form(offer->grid), short_form(offer->plan),
-        observation.estimated_s,
-        waits ? fmt::format(": more than {:g} times off, it counts when {} jobs of uid {} agree",
-                            max_single_ratio, outlier_jobs, left.user)
+        observation.estimated_s, off_words(observation.iteration_s, observation.estimated_s),
+        waits ? fmt::format(": more than {:g} times off and of fewer than {} steps, it counts when "
+                            "{} jobs of uid {} agree",
+                            max_single_ratio, enough_steps, outlier_jobs, left.user)
               : ""));
 }
 
