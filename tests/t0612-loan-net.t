@@ -86,6 +86,8 @@ sed -i 's/^  source: commands/  source: demand\n  tick_s: 2\n  horizon_s: 0\n  h
 scontrol reconfigure
 ok "idle nodes are lent by themselves, but for the headroom" wait_until '[[ $(ask loan list | jq "[.leases[] | select(.state == \"lent\")] | length") == 3 ]]' 60
 is "$(ask loan list | jq -r .source)" demand "by demand"
+no=$("$stage/bin/arena" loan offer n8 2>&1) || no="$? $no"
+like "$no" '^1 .*loan.source in arena.yaml is demand.*set source: commands' "nothing is lent by hand then: it says no, and what to set"
 ok "the job starts on one of them" wait_started "${jobs[0]}" 2 60
 before=$(taken_off)
 spike=()

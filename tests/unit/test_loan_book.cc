@@ -1076,6 +1076,20 @@ TEST(what_inference_does_not_need_is_lent_after_two_ticks) {
     ck_assert_uint_eq(scene.leases(), 2);
 }
 
+TEST(by_demand_an_offer_is_refused_and_says_what_to_set) {
+    DemandScene scene;
+    scene.round();
+    const auto calls = scene.host.calls.size();
+    const Json answer = scene.say(LoanVerb::offer, "i3");
+    ck_assert_msg(answer.contains("error"), "%s", answer.dump().c_str());
+    ck_assert_int_eq(answer["error"]["code"].get<int>(), 1);
+    const std::string why = answer["error"]["text"];
+    ck_assert_msg(why.find("set source: commands under loan:") != std::string::npos, "%s",
+                  why.c_str());
+    ck_assert_uint_eq(scene.host.calls.size(), calls);
+    ck_assert_uint_eq(scene.leases(), 0);
+}
+
 TEST(what_inference_needs_is_taken_back_at_once) {
     DemandScene scene;
     scene.ticks(5);

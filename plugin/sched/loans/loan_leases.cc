@@ -177,8 +177,16 @@ LoanNumber LoanBook::next_loan() const {
 
 // ---- offers ------------------------------------------------------------------------------------
 
+static bool is_by_demand(const Config& config) { return config.loan_source == "demand"; }
+
 Status LoanBook::check_offer(const std::vector<std::string>& nodes) const {
     if (const std::string why = problem(); !why.empty()) return usage_error(why);
+    if (is_by_demand(config_))
+        return no_error(
+            "nothing is lent by hand while loan.source in arena.yaml is demand: what inference's "
+            "own jobs leave free beyond its head-room is lent by itself, and anything else would "
+            "be asked back in the same round; to decide by arena loan set source: commands under "
+            "loan: and run scontrol reconfigure");
     for (const std::string& node : nodes) {
         if (!index_.contains(node)) return usage_error(fmt::format("no node is called {}", node));
         const bool owned = std::any_of(
@@ -354,8 +362,7 @@ Result<LoanBook::Returned> LoanBook::reclaim(const ReclaimWords& words, const Sn
 bool LoanBook::decide(const Snapshot& snapshot, const Offers& offers) {
     if (!read_) return false;
     const bool ended = end_leases(snapshot, offers);
-    const bool by_demand = problem().empty() && config_.loan_source == "demand";
-    return (by_demand && follow_demand(snapshot, offers)) || ended;
+    return (problem().empty() && is_by_demand(config_) && follow_demand(snapshot, offers)) || ended;
 }
 
 /// Nobody plans jobs then: who does not end is requeued when there is just time for it to end.
