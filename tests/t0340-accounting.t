@@ -25,6 +25,11 @@ asked() { job_field "$1" TresPerNode; }
 over() { let_go "$1"; wait_for_state "$1" COMPLETED; }
 
 # ---- associations ---------------------------------------------------------------------------------
+of_arena() { scontrol show assoc_mgr flags=assoc users=arena | grep -c 'UserName=arena'; }
+ok "the service user of a private cluster has its association" wait_until '(($(of_arena) > 0))'
+like "$(arena doctor)" 'ok +association: arena in main' "arena doctor is content"
+ok "which a site may lack" sacctmgr -i delete user arena
+ok "and slurmctld knows" wait_until '(($(of_arena) == 0))'
 like "$(ask 1 2>&1)" 'Invalid account' "a user without an association is refused by Slurm itself"
 ok "the user gets an association" sacctmgr -i add user "$arena_user" account=main
 ok "and slurmctld knows" wait_until '[[ $(as_user sbatch --test-only --wrap true 2>&1) != *Invalid* ]]'

@@ -68,9 +68,14 @@ start_accounting() {
     wait_until "$limit" accounting_settled ||
         die "slurmdbd does not answer after $limit s: $(tail -n 3 "$dir/log/slurmdbd.log" 2>&1)"
     accounting_answers || die "slurmdbd ended: $(grep -m 1 fatal "$dir/log/slurmdbd.log" || tail -n 1 "$dir/log/slurmdbd.log")"
-    local words
-    for words in "add cluster arena$port" "add account main" "add user $me account=main" \
-        "modify user $me set defaultaccount=main"; do
+    local words user
+    local -a all=("add cluster arena$port" "add account main") users=("$me")
+    # Profile runs are the service user's jobs.
+    [[ $profile != on || $service_user == "$me" ]] || users+=("$service_user")
+    for user in "${users[@]}"; do
+        all+=("add user $user account=main" "modify user $user set defaultaccount=main")
+    done
+    for words in "${all[@]}"; do
         # shellcheck disable=SC2086  # words
         sacctmgr -i $words >>"$dir/log/sacctmgr.log" 2>&1 ||
             die "sacctmgr $words failed: $(tail -n 3 "$dir/log/sacctmgr.log")"
