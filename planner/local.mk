@@ -19,6 +19,7 @@ noinst_LTLIBRARIES += libarena_hardware.la
 libarena_hardware_la_SOURCES = \
 	planner/hardware/calibration.h planner/hardware/calibration.cc \
 	planner/hardware/collectives.h planner/hardware/collectives.cc \
+	planner/hardware/card_names.h planner/hardware/card_names.cc \
 	planner/hardware/hardware.h planner/hardware/hardware.cc \
 	planner/hardware/measured_links.h planner/hardware/measured_links.cc \
 	planner/hardware/shipped_profile.h planner/hardware/shipped_profile.cc \

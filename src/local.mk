@@ -59,6 +59,7 @@ libarena_site_la_SOURCES = \
 	src/site/config_sum.h \
 	src/site/gpu_facts.h src/site/gpu_facts.cc \
 	src/site/kept_config.h src/site/kept_config.cc \
+	src/site/gres_conf.h src/site/gres_conf.cc \
 	src/site/plugin_dir.h src/site/plugin_dir.cc \
 	src/site/plugin_version.h src/site/plugin_version.cc \
 	src/site/slurm_conf.h src/site/slurm_conf.cc \

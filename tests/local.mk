@@ -183,7 +183,7 @@ clean-stage:
 
 # ---- core values, policies -------------------------------------------------------------------
 core_tests = tests/unit/test_trusted_path tests/unit/text_test tests/unit/config_test tests/unit/values_test tests/unit/fifo_test \
-	tests/unit/doctor_test tests/unit/test_plan_command tests/unit/test_launchers tests/unit/test_tables \
+	tests/unit/doctor_test tests/unit/test_gres_conf tests/unit/test_plan_command tests/unit/test_launchers tests/unit/test_tables \
 	tests/unit/test_statistics
 if HAVE_CHECK
 check_PROGRAMS += $(core_tests)
@@ -300,4 +300,4 @@ endif
 EXTRA_DIST += tests/fuzz/apply_comment.cc tests/fuzz/parse_gres_config.cc tests/fuzz/parse_check_request.cc tests/fuzz/parse_mark.cc tests/fuzz/parse_node_check.cc tests/fuzz/parse_node_extra.cc \
 	tests/fuzz/parse_offer_json.cc tests/fuzz/parse_plan_pin.cc tests/fuzz/parse_profile_request.cc \
 	tests/fuzz/parse_report.cc tests/fuzz/parse_scontrol.cc tests/fuzz/parse_slowdown_report.cc \
-	tests/fuzz/parse_slurm_conf.cc
+	tests/fuzz/parse_gres_conf.cc tests/fuzz/parse_slurm_conf.cc

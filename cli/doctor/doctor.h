@@ -86,8 +86,6 @@ std::string parse_slurm_version(std::string_view text);
 std::vector<SlurmNode> parse_nodes(std::string_view scontrol_show_node);
 /// The partitions of `scontrol show partition`.
 std::vector<SlurmPartition> parse_partitions(std::string_view scontrol_show_partition);
-/// "/dev/nvidia[0-1],/dev/x" -> "/dev/nvidia0", "/dev/nvidia1", "/dev/x"; at most 65536.
-std::vector<std::string> expand_list(std::string_view list);
 /// Whether AccountingStorageEnforce refuses jobs of a user without association.
 bool wants_associations(std::string_view enforce);
 Accounts read_accounts(const std::string& user);

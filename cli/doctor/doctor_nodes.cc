@@ -4,11 +4,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <set>
 
 #include "base/text.h"
 #include "cli/doctor/doctor_parts.h"
+#include "planner/hardware/card_names.h"
 #include "planner/hardware/hardware.h"
 
 namespace arena::cli {
@@ -33,23 +33,6 @@ void read_node_field(SlurmNode& node, std::string_view word) {
             node.partitions.emplace_back(name);
 }
 
-/// Names of entries that may be meant by a GRES type: "a100" for A100-SXM-80GB.
-std::vector<std::string> entries_like(const Facts& facts, std::string_view type) {
-    std::vector<std::string> names;
-    if (!facts.hardware) return names;
-    const auto same = [](char a, char b) {
-        return std::tolower(static_cast<unsigned char>(a)) ==
-               std::tolower(static_cast<unsigned char>(b));
-    };
-    const auto begins = [&](std::string_view name) {
-        return name.size() >= type.size() &&
-               std::equal(type.begin(), type.end(), name.begin(), same);
-    };
-    for (const GpuType& entry : *facts.hardware)
-        if (begins(entry.name)) names.push_back(entry.name);
-    return names;
-}
-
 /// The type's line in the map, which is made where there is none; slurmctld then reads it.
 Remedy map_type(const Facts& facts, const std::string& type, const std::string& entry) {
     const std::string file = shell_word(facts.config_path);
@@ -61,7 +44,8 @@ Remedy map_type(const Facts& facts, const std::string& type, const std::string& 
 }
 
 Finding check_unmapped(const Facts& facts, const std::string& type) {
-    const auto entries = entries_like(facts, type);
+    const auto entries =
+        facts.hardware ? hardware_like(*facts.hardware, type) : std::vector<std::string>();
     const std::string text = "has no hardware entry and is never offered";
     if (entries.empty())
         return fail("gpu:" + type,

@@ -97,15 +97,13 @@ bool names_a_file(std::string_view word) {
            word.ends_with(".yaml") || word.ends_with(".yml");
 }
 
-/// The hardware entry behind a word, also through arena.yaml's gpu_types where there is one.
+/// The hardware entry behind a word: what arena.yaml's gpu_types say of it, where they do; the
+/// site's a100_80gb may be another card than ours of a like name.
 Result<GpuType> resolve_gpu_type(const Globals& globals, const std::vector<GpuType>& hardware,
                                  const std::string& word) {
-    auto entry = find_hardware(hardware, word);
-    if (entry) return entry;
     const Result<Config> config = load_site_config(globals);
-    if (!config) return entry;
-    const std::string* mapped = hardware_of(*config, word);
-    return mapped == nullptr ? entry : find_hardware(hardware, *mapped);
+    const std::string* mapped = config ? hardware_of(*config, word) : nullptr;
+    return find_hardware(hardware, mapped == nullptr ? std::string_view(word) : *mapped);
 }
 
 Result<ProfileTable> table_of_file(const std::string& file, const GpuPool& pool) {

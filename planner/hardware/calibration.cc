@@ -8,6 +8,7 @@
 
 #include "base/text.h"
 #include "base/yaml.h"
+#include "planner/hardware/card_names.h"
 
 namespace arena {
 
@@ -99,14 +100,6 @@ constexpr Field<NetworkConstants> network_fields[] = {
     {"cross_rail_cost", &NetworkConstants::cross_rail_cost, 0, 10},
     {"node_spread", &NetworkConstants::node_spread, 0, 0.2},
 };
-
-bool same_word(std::string_view a, std::string_view b) {
-    const auto lower = [](char c) {
-        return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-    };
-    return std::equal(a.begin(), a.end(), b.begin(), b.end(),
-                      [&](char x, char y) { return lower(x) == lower(y); });
-}
 
 bool answers_to(const Calibration::Framework& entry, std::string_view name) {
     return same_word(entry.name, name) ||

@@ -14,6 +14,7 @@
 #include "base/yaml.h"
 #include "core/limits.h"
 #include "installed_paths.h"
+#include "planner/hardware/card_names.h"
 
 namespace arena {
 
@@ -167,14 +168,6 @@ Result<GpuType> read_entry(const YamlNode& node, std::string_view file) {
     return type;
 }
 
-bool same_word(std::string_view a, std::string_view b) {
-    const auto lower = [](char c) {
-        return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-    };
-    return std::equal(a.begin(), a.end(), b.begin(), b.end(),
-                      [&](char x, char y) { return lower(x) == lower(y); });
-}
-
 bool answers_to(const GpuType& type, std::string_view word) {
     return same_word(type.name, word) ||
            std::any_of(type.aliases.begin(), type.aliases.end(),
@@ -250,6 +243,8 @@ Result<GpuType> find_hardware(const std::vector<GpuType>& types, std::string_vie
         if (same_word(type.name, word)) return type;
     for (const GpuType& type : types)
         if (answers_to(type, word)) return type;
+    for (const GpuType& type : types)
+        if (same_card(type, word)) return type;
     std::vector<std::string_view> words;
     std::string names;
     for (const GpuType& type : types) {

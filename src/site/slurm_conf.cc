@@ -17,14 +17,6 @@ namespace {
 
 constexpr std::size_t max_files = 64, max_file_bytes = std::size_t{1} << 20;
 
-char lower(char c) { return static_cast<char>(std::tolower(static_cast<unsigned char>(c))); }
-
-std::string lower_case(std::string_view text) {
-    std::string out(text);
-    std::transform(out.begin(), out.end(), out.begin(), lower);
-    return out;
-}
-
 /// Up to the first '#' that no odd number of backslashes escapes.
 std::string_view without_comment(std::string_view line) {
     bool is_escaped = false;
@@ -52,22 +44,6 @@ std::string without_escapes(std::string_view line) {
         text += line[i];
     }
     return text;
-}
-
-/// Lines as Slurm sees them: comments cut, continued ones joined, escapes resolved.
-std::vector<std::string> logical_lines(std::string_view text) {
-    std::vector<std::string> lines;
-    std::string joined;
-    for (const std::string_view raw : split(text, '\n')) {
-        const std::string_view line = without_comment(raw);
-        const std::size_t cut = continuation(line);
-        joined += line.substr(0, cut);
-        if (cut != std::string_view::npos) continue;
-        lines.push_back(without_escapes(joined));
-        joined.clear();
-    }
-    if (!joined.empty()) lines.push_back(without_escapes(joined));
-    return lines;
 }
 
 /// One word, or what is in quotes.
@@ -133,14 +109,41 @@ Status read_into(const std::string& path, SlurmConf& conf, std::size_t& files) {
 
 }  // namespace
 
+std::string lower_case(std::string_view text) {
+    std::string out(text);
+    std::transform(out.begin(), out.end(), out.begin(), [](char c) {
+        return static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    });
+    return out;
+}
+
+std::vector<SlurmTextLine> slurm_text_lines(std::string_view text) {
+    std::vector<SlurmTextLine> lines;
+    std::string joined;
+    std::size_t number = 0, first = 0;
+    for (const std::string_view raw : split(text, '\n')) {
+        ++number;
+        if (first == 0) first = number;
+        const std::string_view line = without_comment(raw);
+        const std::size_t cut = continuation(line);
+        joined += line.substr(0, cut);
+        if (cut != std::string_view::npos) continue;
+        lines.push_back({first, without_escapes(joined)});
+        joined.clear();
+        first = 0;
+    }
+    if (!joined.empty()) lines.push_back({first, without_escapes(joined)});
+    return lines;
+}
+
 std::vector<SlurmConfLine> parse_slurm_conf(std::string_view text) {
     std::vector<SlurmConfLine> found;
     const auto add = [&](std::string key, std::string_view value) {
         if (!key.empty() && !value.empty())
             found.push_back({std::move(key), std::string(value), {}});
     };
-    for (const std::string& whole : logical_lines(text)) {
-        const std::string_view line = trim(whole);
+    for (const SlurmTextLine& whole : slurm_text_lines(text)) {
+        const std::string_view line = trim(whole.text);
         const std::size_t blank = line.find_first_of(" \t"), equals = line.find('=');
         if (blank != std::string_view::npos && lower_case(line.substr(0, blank)) == "include") {
             add("include", value_of(line.substr(blank)));

@@ -26,6 +26,17 @@ struct SlurmConf {
     [[nodiscard]] std::string value(std::string_view key) const;  ///< "" = none
 };
 
+/// Keys are in any case.
+std::string lower_case(std::string_view text);
+
+/// A line of any of Slurm's files as Slurm sees it.
+struct SlurmTextLine {
+    std::size_t number = 0;  ///< of the first that it is made of, from 1
+    std::string text;
+};
+/// Comments cut, continued lines joined, escapes resolved.
+std::vector<SlurmTextLine> slurm_text_lines(std::string_view text);
+
 /// As in Slurm (parse_config.c): a line has one key, at its beginning and in any case, and what
 /// follows a NodeName or PartitionName belongs to it; a value is one word or in quotes; a backslash
 /// at the end continues a line, one before a '#' keeps it from beginning a comment. "Include FILE"

@@ -19,6 +19,8 @@
 #include "installed_paths.h"
 #include "site/plugin_version.h"
 #include "suite.h"
+#include "site/config_sum.h"
+#include "site/gres_conf.h"
 
 using namespace arena;
 using namespace arena::cli;
@@ -317,7 +319,17 @@ TEST(devices_of_this_node_must_be_there) {
     assert_verdict(with("nodename=node[03-09] name=gpu file=/dev/nu0\n#Name=gpu "
                         "File=/dev/nu1\nName=nic File=/dev/nu2\n"),
                    "GPU devices", Verdict::skip, "names none");
-    assert_verdict(with("AutoDetect=nvml\n"), "GPU devices", Verdict::skip, "names none");
+    assert_verdict(with("AutoDetect=nvml\n"), "GPU devices", Verdict::skip,
+                   "names none for this node: AutoDetect=nvml finds them");
+    assert_verdict(with("Nodename=node[01-03] \tName=gpu \\\n Type=m2070q\tFile=\"/dev/nu0\"\n"),
+                   "GPU devices", Verdict::fail, "/dev/nu0 of ");
+    assert_verdict(with("NodeName=node02 Name=gpu MultipleFiles=/dev/null,/dev/nu1 "
+                        "AutoDetect=nvml\n"),
+                   "GPU devices", Verdict::fail, "(1 of 2 are missing)");
+    assert_verdict(with("Name=gpu File=/dev/null\nName=nic File=/dev/nu2\n"), "other devices",
+                   Verdict::fail, "/dev/nu2 of ");
+    assert_verdict(with("Name=gpu File=/dev/null\nType=a40 Name=gpu\n"), "GPU devices",
+                   Verdict::fail, "gres.conf:2: begins with type");
     facts.host.compute = false;
     ck_assert(with("Name=gpu File=/dev/nu0\n").empty());
     ck_assert(
@@ -396,14 +408,23 @@ TEST(every_gres_type_needs_a_hardware_entry) {
     a40.name = "A40";
     emulated.name = "emulated";
     emulated.emulated = true;
-    facts.hardware = std::vector<GpuType>{a40, emulated};
+    GpuType a100, other;
+    a100.name = "A100-SXM-80GB";
+    a100.aliases = {"A100-SXM4-80GB"};
+    other.name = "A100-PCIe-80GB";
+    facts.hardware = std::vector<GpuType>{a40, emulated, other, a100};
     facts.nodes = std::vector<SlurmNode>{{"n1", "n1", "IDLE", "", {"", "a40", "cpu"}},
-                                         {"n2", "n2", "IDLE", "", {"h100", "x"}}};
+                                         {"n2", "n2", "IDLE", "", {"h100", "x"}},
+                                         {"n3", "n3", "IDLE", "", {"nvidia_a100-sxm4-80gb"}}};
     const auto found = check_gres(facts);
     assert_verdict(found, "gpu:a40", Verdict::ok, "A40");
     assert_verdict(found, "gpu:cpu", Verdict::ok, "emulated by this CPU");
     assert_verdict(found, "gpu:h100", Verdict::fail, "hardware.yaml");
     assert_verdict(found, "gpu:x", Verdict::fail, "missing");
+    const Finding& driver = finding(found, "gpu:nvidia_a100-sxm4-80gb");
+    ck_assert(driver.remedy.front().find("nvidia_a100-sxm4-80gb: A100-SXM-80GB") !=
+              std::string::npos);
+    ck_assert(driver.text.find("which of") == std::string::npos);
     assert_verdict(found, "gpu", Verdict::fail, "without a type");
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/text.h"
+#include "planner/hardware/card_names.h"
 #include "planner/hardware/hardware.h"
 #include "planner/models/model.h"
 #include "planner/models/readers.h"
@@ -226,6 +227,45 @@ TEST(built_in_hardware_is_complete_and_found_by_alias) {
         ck_assert(type.memory_bytes > 0 && type.memory_bytes_per_s > 0 && !type.flops.empty());
         ck_assert(type.intra.bytes_per_s > 0 && type.inter.bytes_per_s > 0);
     }
+}
+
+TEST(names_that_drivers_write_are_aliases_but_for_case_separators_and_vendor_words) {
+    const std::vector<GpuType> types = must(load_hardware(""));
+    const std::pair<const char*, const char*> names[] = {
+        {"nvidia_a100-sxm4-80gb", "A100-SXM-80GB"},
+        {"nvidia_a100-sxm4-40gb", "A100-SXM-40GB"},
+        {"nvidia_a100_80gb_pcie", "A100-PCIe-80GB"},
+        {"nvidia_a100-pcie-40gb", "A100-PCIe-40GB"},
+        {"nvidia_h100_80gb_hbm3", "H100-SXM-80GB"},
+        {"nvidia_h100_pcie", "H100-PCIe-80GB"},
+        {"tesla_v100-sxm2-32gb", "V100-SXM-32GB"},
+        {"tesla_v100-sxm2-16gb", "V100-SXM-16GB"},
+        {"tesla_v100-pcie-16gb", "V100-PCIe-16GB"},
+        {"tesla_p100-pcie-16gb", "P100-PCIe-16GB"},
+        {"tesla_t4", "T4"},
+        {"nvidia_geforce_rtx_3090", "RTX-3090"},
+        {"geforce_rtx_4090", "RTX-4090"},
+        {"nvidia_l40s", "L40S"},
+        {"nvidia_l4", "L4"},
+        {"nvidia_a40", "A40"},
+        {"nvidia_rtx_a6000", "RTX-A6000"},
+        {"NVIDIA H200", "H200-SXM-141GB"},
+        {"rtx3090", "RTX-3090"},
+    };
+    for (const auto& [word, name] : names) {
+        const auto type = find_hardware(types, word);
+        ck_assert_msg(type.ok() && type->name == name, "%s: %s", word,
+                      type ? type->name.c_str() : "none");
+        ck_assert_str_eq(hardware_like(types, word).front().c_str(), name);
+    }
+    // Another card, a slice of one, and words of no card.
+    for (const char* other : {"nvidia_h100_nvl", "nvidia_l40", "nvidia_a100_80gb_pcie_1g.10gb",
+                              "tesla_v100-pcie-32gb", "nvidia", "quadro_rtx_6000", "-_", ""})
+        ck_assert_msg(!find_hardware(types, other).ok(), "%s", other);
+    ck_assert(hardware_like(types, "a100-pcie") ==
+              (std::vector<std::string>{"A100-PCIe-80GB", "A100-PCIe-40GB"}));
+    ck_assert(hardware_like(types, "l4") == std::vector<std::string>{"L4"});
+    ck_assert(hardware_like(types, "nvidia").empty());
 }
 
 TEST(emulated_hardware_computes_in_fp32_and_others_refuse_what_they_lack) {
