@@ -38,8 +38,11 @@ onset=$(events slow '.event == "onset"' | head -n 1)
 ok "the culprit is named: rank 1 computes slowly" wait_until 'has_event slow ".event == \"verdict\" and .rank == 1 and .cause == \"compute\""' 120
 verdict=$(events slow '.event == "verdict" and .rank == 1 and .cause == "compute"' | head -n 1)
 factor=$(jq -r .factor <<<"$verdict")
-exactly "about two times: $factor" awk -v f="$factor" 'BEGIN { exit !(f > 1.6 && f < 2.6) }'
-exactly "and nothing else is" test "$(events slow '.event == "verdict"' | jq -r '"\(.cause) \(.rank)"' | sort -u)" = 'compute 1'
+# The rank that is stopped half of the time holds up whoever talks to it, and what else this machine does is less.
+is "$(events slow '.event == "verdict" and .rank != 1 and .peer != 1' | jq -r "select(.factor >= $factor) | .factor")" '' \
+    "nothing that has nothing to do with it is found as slow"
+figure "about two times: $factor" awk -v f="$factor" 'BEGIN { exit !(f > 1.6 && f < 2.6) }'
+figure "and nothing else is" test "$(events slow '.event == "verdict"' | jq -r '"\(.cause) \(.rank)"' | sort -u)" = 'compute 1'
 # An earlier one, for the other rank, may be this machine's own doing.
 first_split() {
     jq -r --argjson begun "$begun" 'select(.event == "split" and .step > $begun and .micro_batches[1] < .micro_batches[0]) | "\(.step) \(.micro_batches | join(","))"' \
@@ -53,8 +56,8 @@ healthy=$(step_s slow 10 40) before=$(step_s slow $((begun + 2)) $((at - 1))) af
 third=$(awk -v t="$began" -v s="$before" 'BEGIN { printf "%.0f", t + 4000 * s }')
 told=$(jq -r .t_ms <<<"$onset")
 diag "healthy ${healthy} s, slow ${before} s, after S2 ${after} s a step; onset told $((told - third)) ms after the third slow step; injected: $(cat "$work/inject")"
-exactly "the onset is told within 5 s and a poll of the third slow step" test $((told - third)) -le $((5000 + 1000 * poll_s))
-exactly "a step takes at most 0.80 of what it took: $(awk -v a="$after" -v b="$before" 'BEGIN { printf "%.2f", a / b }')" \
+figure "the onset is told within 5 s and a poll of the third slow step" test $((told - third)) -le $((5000 + 1000 * poll_s))
+figure "a step takes at most 0.80 of what it took: $(awk -v a="$after" -v b="$before" 'BEGIN { printf "%.2f", a / b }')" \
     awk -v a="$after" -v b="$before" 'BEGIN { exit !(a <= 0.80 * b) }'
 place=$(jq -r .at <<<"$verdict")
 ok "slurmctld knows: $place" wait_until '[[ $(job_field "$job" AdminComment) == *"$place:compute:x"* ]]' 30
@@ -63,7 +66,7 @@ like "$(scontrol show node "${place%/*}" | sed -n 's/^ *Extra=//p')" 'arena:v1 s
 like "$(arena slowdown list)" "$place" "arena slowdown list has it"
 counted=$(arena stats --json | jq '.slowdown.events')
 ok "an event is counted" test "$counted" -ge 1
-exactly "and one only: $counted" test "$counted" = 1
+figure "and one only: $counted" test "$counted" = 1
 
 kill -TERM $injection
 wait $injection 2>/dev/null
@@ -72,10 +75,10 @@ wait $injection 2>/dev/null
 over='.events | map(select(.cause == "compute")) | length > 0 and all(.[]; (.relief // 0) != 0)'
 ok "slurmctld knows that it is over" wait_until 'arena slowdown show "$job" --json | jq -e "$over" >/dev/null' 300
 ok "the split goes back" wait_until '[[ $(splits slow | tail -n 1) == 6,6 ]]' 120
-exactly "all of it is over" wait_until 'has_event slow ".event == \"relief\""' 60
+figure "all of it is over" wait_until 'has_event slow ".event == \"relief\""' 60
 back=$(split_step slow tail)
 ok "twenty steps more" wait_until '(($(step_of slow) >= back + 20))' 60
-exactly "steps take what they took before it: $(step_s slow $((back + 2)) $((back + 20))) s" \
+figure "steps take what they took before it: $(step_s slow $((back + 2)) $((back + 20))) s" \
     awk -v a="$(step_s slow $((back + 2)) $((back + 20)))" -v h="$healthy" 'BEGIN { exit !(a < 1.15 * h) }'
 scancel "$job"
 ok "it is cancelled" wait_for_state "$job" CANCELLED 60
@@ -122,5 +125,5 @@ scancel "$job"
 ok "it is cancelled, too" wait_for_state "$job" CANCELLED 60
 told=$(find "$gates/quiet.watch" -name events.jsonl | tail -n 1)
 diag "$(arena slowdown show --accuracy "$gates/quiet.log" --watched "$told" 2>&1)"
-exactly "iterations by its calls are those that it measured itself" arena slowdown show --accuracy "$gates/quiet.log" --watched "$told"
+figure "iterations by its calls are those that it measured itself" arena slowdown show --accuracy "$gates/quiet.log" --watched "$told"
 done_testing

@@ -33,15 +33,18 @@ begun=$(step_of link)
 delay link 1,3 25
 ok "a slow iteration is seen" wait_until 'has_event link ".event == \"onset\""' 60
 ok "the link between ranks 1 and 3 is named" wait_until 'has_event link ".event == \"verdict\" and .cause == \"communication\" and ([.rank, .peer] | sort) == [1, 3]"' 90
-exactly "first of all" test "$(events link '.event == "verdict"' | head -n 1 | jq -r '"\(.cause) \([.rank, .peer] | sort)"')" = 'communication [1,3]'
+# What others do to four ranks on two processors is not as slow as a delay of 25 ms of each message.
+found=$(events link '.event == "verdict" and .cause == "communication" and ([.rank, .peer] | sort) == [1, 3]' | jq -s 'map(.factor) | max')
+is "$(events link '.event == "verdict" and .cause == "compute"' | jq -r "select(.factor >= $found) | .rank")" '' "no GPU is found as slow as that link"
+figure "first of all" test "$(events link '.event == "verdict"' | head -n 1 | jq -r '"\(.cause) \([.rank, .peer] | sort)"')" = 'communication [1,3]'
 ok "ranks change roles" wait_until 'grep -q "\"event\":\"swapped\"" "$gates/link.log"' 90
 at=$(jq -r 'select(.event == "swapped").step' "$gates/link.log" | tail -n 1)
 ok "twelve steps of it" wait_until '(($(step_of link) >= at + 14))' 120
 healthy=$(step_s link 10 "$begun") before=$(step_s link $((begun + 2)) $((at - 1))) after=$(step_s link $((at + 2)) $((at + 13)))
 diag "healthy $healthy s, slow $before s, after S3 $after s a step; roles: $(jq -c 'select(.event == "swapped").ranks' "$gates/link.log" | xargs)"
-exactly "a step takes at most 0.80 of what it took: $(awk -v a="$after" -v b="$before" 'BEGIN { printf "%.2f", a / b }')" \
+figure "a step takes at most 0.80 of what it took: $(awk -v a="$after" -v b="$before" 'BEGIN { printf "%.2f", a / b }')" \
     awk -v a="$after" -v b="$before" 'BEGIN { exit !(a <= 0.80 * b) }'
-exactly "and no GPU is ever blamed" test "$(events link '.event == "verdict"' | jq -r .cause | sort -u)" = communication
+figure "and no GPU is ever blamed" test "$(events link '.event == "verdict"' | jq -r .cause | sort -u)" = communication
 ok "slurmctld knows" wait_until '[[ $(job_field "$job" AdminComment) == *:communication:x* ]]' 30
 like "$(arena slowdown list)" 'n1.*n2|n2.*n1' "arena slowdown list has both ends"
 "$slow_link" off --switch "$gates/link.switch"
@@ -76,9 +79,9 @@ delay other 0,1 600
 ok "what slows one down is seen" wait_until 'has_event other ".event == \"onset\""' 90
 # Four ranks share two processors: beside so slow a link one of them may be seen to compute slowly, too.
 ok "by its own chief" wait_until 'has_event other ".event == \"verdict\""' 90
-exactly "as its link" test "$(events other '.event == "verdict"' | head -n 1 | jq -r .cause)" = communication
+figure "as its link" test "$(events other '.event == "verdict"' | head -n 1 | jq -r .cause)" = communication
 is "$(events one '.event == "verdict" and .cause == "communication" and .factor > 2')" '' "the other one's finds no link so slow"
-exactly "nor anything else" test -z "$(events one '.event == "verdict"')"
+figure "nor anything else" test -z "$(events one '.event == "verdict"')"
 scancel "$other"
 ok "one of them is cancelled" wait_for_state "$other" CANCELLED 60
 step=$(step_of one)
