@@ -226,6 +226,7 @@ struct Scene {
         Request r;
         r.model = find_zoo_model("gpt2").value();
         r.global_batch = 32;
+        r.launcher = "env";
         r.max_gpus = 2;
         return r;
     }

@@ -337,8 +337,8 @@ TEST(requests_are_built_from_settings) {
     ck_assert(one.min_gpus == 4 && one.max_gpus == 4);
     const Request free = good_request({{"model", "gpt2"}, {"batch", "8"}});
     ck_assert(free.min_gpus == 1 && free.max_gpus == 0);
-    const Request pinned =
-        good_request({{"model", "gpt2"}, {"batch", "8"}, {"plan", "pp2,dp2,tp2"}});
+    const Request pinned = good_request(
+        {{"model", "gpt2"}, {"batch", "8"}, {"launcher", "env"}, {"plan", "pp2,dp2,tp2"}});
     ck_assert(pinned.min_gpus == 8 && pinned.max_gpus == 8);
 }
 
@@ -377,7 +377,7 @@ TEST(bad_requests_name_the_option) {
 }
 
 TEST(impossible_pins_are_refused) {
-    const Setting model{"model", "gpt2"}, batch{"batch", "96"};
+    const Setting model{"model", "gpt2"}, batch{"batch", "96"}, env{"launcher", "env"};
     const std::pair<const char*, const char*> bad[] = {{"pp13", "gpt2 has 12"},
                                                        {"tp5", "12 heads"},
                                                        {"dp7", "batch 96"},
@@ -388,8 +388,8 @@ TEST(impossible_pins_are_refused) {
                                                        {"pp0", "--arena-plan"},
                                                        {"pp65536,dp65536", "--arena-plan"}};
     for (const auto& [pin, part] : bad)
-        request_refused({model, batch, {"gpus", "6-7"}, {"plan", pin}}, part);
-    good_request({model, batch, {"gpus", "6-7"}, {"plan", "pp2,dp3,tp1"}});
+        request_refused({model, batch, env, {"gpus", "6-7"}, {"plan", pin}}, part);
+    good_request({model, batch, env, {"gpus", "6-7"}, {"plan", "pp2,dp3,tp1"}});
 }
 
 int main() { return arena::test::run_suite(); }
