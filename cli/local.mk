@@ -99,7 +99,7 @@ libarena_exporter_la_SOURCES = \
 	cli/exporter/metrics.h cli/exporter/metrics.cc \
 	cli/exporter/page.h cli/exporter/page.cc \
 	# end
-libarena_exporter_la_LIBADD = libarena_http.la
+libarena_exporter_la_LIBADD = libarena_http.la libarena_html.la
 libarena_http_la_CPPFLAGS = $(AM_CPPFLAGS) $(MICROHTTPD_CFLAGS)
 libarena_http_la_SOURCES = cli/exporter/http_server.h
 if HAVE_MICROHTTPD

@@ -49,6 +49,7 @@ EXTRA_DIST += \
 	contrib/hold-services.sh \
 	contrib/install-deps \
 	contrib/make-packages \
+	contrib/page.sh \
 	contrib/own-directory.sh \
 	contrib/private-cluster \
 	contrib/private-cluster.d/accounting.sh \

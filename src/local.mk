@@ -22,6 +22,13 @@ libarena_base_la_SOURCES = \
 libarena_base_la_CPPFLAGS = $(AM_CPPFLAGS) $(NETTLE_CFLAGS)
 base_libs = libarena_base.la $(FMT_LIBS) $(YAML_LIBS) $(NETTLE_LIBS)
 
+noinst_LTLIBRARIES += libarena_html.la
+libarena_html_la_SOURCES = \
+	src/html/document.h src/html/document.cc \
+	# end
+libarena_html_la_CPPFLAGS = $(AM_CPPFLAGS) $(NETTLE_CFLAGS)
+html_libs = libarena_html.la $(base_libs)
+
 noinst_LTLIBRARIES += libarena_core.la
 libarena_core_la_SOURCES = \
 	src/core/cluster.h \
@@ -249,7 +256,7 @@ libarena_sim_la_SOURCES = \
 	src/sim/simulator_slow.cc \
 	src/sim/workload.h src/sim/workload.cc \
 	# end
-sim_libs = libarena_sim.la libarena_sim_slow.la libarena_slowdown.la $(sim_loans_libs)
+sim_libs = libarena_sim.la libarena_html.la libarena_sim_slow.la libarena_slowdown.la $(sim_loans_libs)
 
 noinst_LTLIBRARIES += libarena_slowdown_truth.la
 libarena_slowdown_truth_la_SOURCES = \

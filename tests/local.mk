@@ -123,7 +123,7 @@ issue_tests = \
 	tests/issues/i0016-a2-planted-directories.t \
 	tests/issues/i0017-a1-environment.t tests/issues/i0017-c3-quickstart-table.t \
 	tests/issues/i0016-b1-install-states.t \
-	tests/issues/i0035-b5-scripts.t \
+	tests/issues/i0035-b4-pages.t tests/issues/i0035-b5-scripts.t \
 	# end
 TESTS += $(black_box_tests) $(issue_tests)
 tests/issues/i0016-a12-hanging-spool.log: tests/tools/hanging_open.so

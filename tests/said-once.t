@@ -38,4 +38,6 @@ once "waiting for one descriptor until a moment" '::poll\(&' \
     'src/base/file_descriptor\.h' '        ready = ::poll(&wait, 1, left);'
 once "FNV-1a, which is for tables" '0x100000001b3|1099511628211' \
     'src/base/fnv\.h' '        hash = (hash ^ byte) * 0x100000001b3;'
+once "what is escaped in HTML" '"&(lt|amp|quot|#39);"' \
+    'src/html/document\.cc' '            out += "&lt;";'
 done_testing

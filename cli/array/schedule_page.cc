@@ -7,29 +7,17 @@
 #include <iterator>
 
 #include "array/baselines.h"
+#include "html/document.h"
 
 namespace arena::cli {
 namespace {
 
 constexpr double left = 70, width = 1200, row = 34, gap = 8, top = 6;
+constexpr const char* style =
+    "body{font:14px sans-serif;margin:20px;color:#1a1a1a;background:#fff}"
+    "text{font:11px sans-serif}.b{text-anchor:middle}rect{stroke:#333;stroke-width:.4}"
+    ".s{fill:#bbb}";
 constexpr double letter = 7;  ///< width of one, at font size 11
-
-std::string escaped(const std::string& text) {
-    std::string out;
-    for (const char c : text) {
-        if (c == '<')
-            out += "&lt;";
-        else if (c == '>')
-            out += "&gt;";
-        else if (c == '&')
-            out += "&amp;";
-        else if (c == '"')
-            out += "&quot;";
-        else
-            out += c;
-    }
-    return out;
-}
 
 class Picture {
   public:
@@ -102,23 +90,19 @@ class Picture {
 std::string schedule_page(const array::Instance& instance, const array::Schedule& schedule,
                           const std::string& verdict) {
     const auto parts = array::breakdown(instance, schedule);
-    const std::string name = escaped(instance.name.empty() ? "instance" : instance.name);
-    std::string page = fmt::format(
-        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta "
-        "charset=\"utf-8\"/><title>{0}</title>\n<style>"
-        "body{{font:14px sans-serif;margin:20px}} text{{font:11px sans-serif}} "
-        ".b{{text-anchor:middle}} "
-        "rect{{stroke:#333;stroke-width:.4}} .s{{fill:#bbb}}</style></head>\n<body><h1>{0}</h1>\n"
-        "<p>{1} members, {2} stages on {3} devices: T = {4}, {5}.</p>\n"
-        "<p>Devices: forward {6:.1f} %, backward {7:.1f} %, switches {8:.1f} %, bubble {9:.1f} "
+    const std::string name = instance.name.empty() ? "instance" : instance.name;
+    std::string body = fmt::format(
+        "<h1>{}</h1>\n<p>{} members, {} stages on {} devices: T = {}, {}.</p>\n"
+        "<p>Devices: forward {:.1f} %, backward {:.1f} %, switches {:.1f} %, bubble {:.1f} "
         "%.</p>\n",
-        name, instance.jobs, instance.stages, instance.devices, schedule.makespan, escaped(verdict),
-        100 * parts.forward, 100 * parts.backward, 100 * parts.switching, 100 * parts.bubble);
-    page += Picture(instance, schedule).svg();
-    return page +
-           "<p>F forward, B backward; a colour for each member; grey: the device switches to "
-           "another "
-           "member's state.</p></body></html>\n";
+        html::escaped(name, 200), instance.jobs, instance.stages, instance.devices,
+        schedule.makespan, html::escaped(verdict, 400), 100 * parts.forward, 100 * parts.backward,
+        100 * parts.switching, 100 * parts.bubble);
+    body += Picture(instance, schedule).svg();
+    body +=
+        "<p>F forward, B backward; a colour for each member; grey: the device switches to another "
+        "member's state.</p>";
+    return html::page_of({.title = name, .style = style, .body = body});
 }
 
 }  // namespace arena::cli

@@ -3,13 +3,12 @@
 // them.
 #include "cli/exporter/page.h"
 
-#include <nettle/base64.h>
-#include <nettle/sha2.h>
 #include <pwd.h>
 
 #include <array>
 
 #include "base/json.h"
+#include "html/document.h"
 
 namespace arena::cli {
 namespace {
@@ -24,33 +23,15 @@ constexpr const char* script_text =
 #include "cli/exporter/live_js.inc"
     ;
 
-/// 'sha256-...', as a policy names what stands in a document.
-std::string source_of(std::string_view text) {
-    sha256_ctx context{};
-    sha256_init(&context);
-    sha256_update(&context, text.size(), reinterpret_cast<const std::uint8_t*>(text.data()));
-    std::array<std::uint8_t, SHA256_DIGEST_SIZE> digest{};
-    sha256_digest(&context, digest.size(), digest.data());
-    std::array<char, BASE64_ENCODE_RAW_LENGTH(SHA256_DIGEST_SIZE)> code{};
-    base64_encode_raw(code.data(), digest.size(), digest.data());
-    return "'sha256-" + std::string(code.data(), code.size()) + "'";
-}
-
-void put(std::string& html, std::string_view mark, std::string_view text) {
-    if (const std::size_t at = html.find(mark); at != std::string::npos)
-        html.replace(at, mark.size(), text);
-}
-
 }  // namespace
 
 LivePage live_page() {
-    LivePage page{.html = html_text,
-                  .policy = "default-src 'none'; connect-src 'self'; script-src " +
-                            source_of(script_text) + "; style-src " + source_of(style_text) +
-                            "; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"};
-    put(page.html, "@STYLE@", style_text);
-    put(page.html, "@SCRIPT@", script_text);
-    return page;
+    constexpr const char* own = "'self'";
+    const html::Document document{
+        .title = "Arena: live", .style = style_text, .body = html_text, .script = script_text};
+    // No frame may hold it: a policy in the page itself cannot say that.
+    return {.html = html::page_of(document, own),
+            .policy = html::policy_of(document, own) + "; frame-ancestors 'none'"};
 }
 
 const std::string& UserNames::of(std::int64_t uid) {

@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::string_view style = R"(
 body{font:15px/1.45 system-ui,sans-serif;color:#1a1a1a;background:#fff;margin:0 auto;max-width:1280px;padding:1rem 1.5rem}
-h1{font-size:1.5rem}h2{font-size:1.2rem;margin:2rem 0 .5rem}
+h1{font-size:1.5rem}h2{font-size:1.2rem;margin:2rem 0 .5rem}summary h2{display:inline}
 dl{display:grid;grid-template-columns:max-content 1fr;gap:.1rem 1rem;margin:0}dt{color:#555}dd{margin:0}
 table{border-collapse:collapse;font-variant-numeric:tabular-nums}
 table{font-size:13px}th,td{padding:.2rem .5rem;border-bottom:1px solid #ddd;text-align:right;white-space:nowrap}
@@ -253,7 +253,7 @@ std::string slowdowns_table(const Workload& workload, const Metrics& run, std::s
 std::string run_section(const Workload& workload, const Metrics& run, double until_s,
                         std::size_t runs, bool open, const PageLimits& limits) {
     std::string out = fmt::format(
-        "<section><details{}><summary><h2 style=\"display:inline\">GPUs under {}</h2>"
+        "<section><details{}><summary><h2>GPUs under {}</h2>"
         "</summary>\n",
         open ? " open=\"open\"" : "", escaped(run.policy));
     out += gantt_figure(workload, run, until_s, {limits.stays / runs, limits.rectangles / runs});
@@ -269,46 +269,12 @@ std::string charts(const Workload& workload, const std::vector<Metrics>& runs, d
 
 }  // namespace
 
-std::string escaped(std::string_view text, std::size_t most) {
-    std::string out;
-    for (const char c : printable(text, most)) {
-        switch (c) {
-            case '&':
-                out += "&amp;";
-                break;
-            case '<':
-                out += "&lt;";
-                break;
-            case '>':
-                out += "&gt;";
-                break;
-            case '"':
-                out += "&quot;";
-                break;
-            case '\'':
-                out += "&#39;";
-                break;
-            default:
-                out += c;
-        }
-    }
-    return out;
-}
-
 std::string page_html(const Workload& workload, const std::vector<Metrics>& runs,
                       const std::optional<Bound>& bound, const PageFacts& facts,
                       const PageLimits& limits) {
     double until_s = 1;
     for (const Metrics& run : runs) until_s = std::max(until_s, run.makespan_s);
-    std::string out =
-        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/><title>arena "
-        "simulate</title>\n"
-        "<meta name=\"viewport\" content=\"width=device-width\"/>\n"
-        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src "
-        "'unsafe-inline'; "
-        "script-src 'unsafe-inline'\"/>\n<style>";
-    out += styles();
-    out += "</style></head>\n<body><main><h1>Policies on one trace</h1>\n" + facts_list(facts);
+    std::string out = "<main><h1>Policies on one trace</h1>\n" + facts_list(facts);
     out += "<h2>Numbers</h2>\n" + metrics_table(runs, bound) + bound_text(bound);
     if (!runs.empty())
         out += "<h2>Over time</h2>\n" + legend(runs) + charts(workload, runs, until_s);
@@ -316,9 +282,10 @@ std::string page_html(const Workload& workload, const std::vector<Metrics>& runs
     for (std::size_t i = 0; i < runs.size(); ++i) {
         out += run_section(workload, runs[i], until_s, runs.size(), i == 0, limits);
     }
-    out += "</main>\n<script>";
-    out += script;
-    return out + "</script></body></html>\n";
+    return html::page_of({.title = "arena simulate",
+                          .style = styles(),
+                          .body = out + "</main>\n",
+                          .script = std::string(script)});
 }
 
 }  // namespace arena::sim

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Parts of the page of page.h, each as text: escaping, axes, charts over time, the chart of GPUs.
+// Parts of the page of page.h, each as text: axes, charts over time, the chart of GPUs.
 #pragma once
 
 #include <string>
@@ -7,13 +7,12 @@
 #include <utility>
 #include <vector>
 
+#include "html/document.h"
 #include "sim/page.h"
 
 namespace arena::sim {
 
-/// Safe as text and as an attribute in quotes: printable ASCII, at most so many bytes before
-/// escaping.
-std::string escaped(std::string_view text, std::size_t most = 64);
+using html::escaped;
 /// "68,046" or, below ten, "2.75".
 std::string readable(double value);
 /// "45 s", "2.5 h", "6.94 d": one unit, for axes and tables.
