@@ -86,6 +86,7 @@ ProfileStore::ProfileStore(std::shared_ptr<sqlite3> db, const std::string& path)
       checks_(db_.get(), path) {}
 
 Error ProfileStore::error(std::string_view doing) const {
+    damaged_ = damaged_ || sql::is_corrupt(sqlite3_errcode(db_.get()));
     return sql::sql_error(db_.get(), path_, doing);
 }
 

@@ -119,6 +119,9 @@ class ProfileStore {
     CommStore& comm() { return comm_; }
     CheckStore& checks() { return checks_; }
 
+    /// Whether what was asked of it has shown that the file is damaged: open() would set it aside.
+    [[nodiscard]] bool is_damaged() const { return damaged_; }
+
     /// One transaction; the same nonce twice is refused (ErrorCode::no).
     Status import(const Profile&, const std::string& model_name);
     /// Measured seconds for a GRES type: the newest entry of the newest device identity.
@@ -156,6 +159,7 @@ class ProfileStore {
     ReportStore reports_;
     CommStore comm_;
     CheckStore checks_;
+    mutable bool damaged_ = false;
 };
 
 /// Reads a spool file NONCE.json as untrusted: O_NOFOLLOW, regular, owned by `owner_uid`, at most 1

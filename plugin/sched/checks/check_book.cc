@@ -179,9 +179,10 @@ void CheckBook::judge_check(const Ended& ended, const NodeCheck& check) {
     add_profiled(check, *known);
     const CheckVerdict verdict = judge(check, *known);
     if (auto kept = measurements_.store()->checks().keep(check, verdict); !kept) {
-        // Another process holds the store: the result waits in the spool.
-        if (!may_come(ended.run, result_grace_s)) fails(ended, kept.error().message());
-        return;
+        // Another process holds the store, or the disk is full: the result waits in the spool for a
+        // moment. It is of use without the store, where it would only be held against later ones.
+        if (may_come(ended.run, result_grace_s)) return;
+        host_.log_error(kept.error().message() + "; the check counts, and is not remembered");
     }
     conclude(ended, check, verdict);
 }

@@ -17,8 +17,6 @@ namespace {
 constexpr double result_grace_s = 3;
 /// How long it waits for a spool that does not answer, and when that is told.
 constexpr double silence_grace_s = 30, silence_told_s = 5;
-/// How long a result waits for a store that another process (`arena profile`) holds.
-constexpr double locked_grace_s = 5;
 /// A reason that changes is a change of the job, which makes the next round: ten times in a run,
 /// and not more often than each second.
 double progress_interval_s(const Config& config) {
@@ -77,11 +75,7 @@ CarrierNews::What CarrierWatch::take_result(const Seen& seen, const Result<Profi
     const auto status = measurements_.import(*profile, request.model.name);
     // A failed one is kept for `arena profile status`.
     if (profile->status == ProfileStatus::failed) return failed(seen, profile->reason);
-    if (!status) {
-        if (may_come(seen.watched.kept_out_s, seen.now_s, locked_grace_s))
-            return CarrierNews::AwaitingResult{};
-        return failed(seen, status.error().message());
-    }
+    if (!status) return failed(seen, status.error().message());
     host_.log_info(fmt::format(
         "JobId={} profiled {} on {}: {} in {:.1f} s", seen.carrier.id, one_word(request.model.name),
         request.gpu_type, counted(profile->entries.size(), "operator"), profile->device_seconds));

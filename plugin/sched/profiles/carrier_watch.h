@@ -51,8 +51,7 @@ class CarrierWatch {
     struct Watched {
         bool ours = false;  ///< seen running in this life: nobody has counted its failure yet
         bool done = false;  ///< its outcome was told
-        std::optional<double> ended_s;     ///< without a result so far
-        std::optional<double> kept_out_s;  ///< a locked store does not take its result
+        std::optional<double> ended_s;  ///< without a result so far
         std::string progress;
         double progress_s = 0;
     };

@@ -2,6 +2,8 @@
 // See measurements.h. All database work happens here, outside slurmctld's locks.
 #include "plugin/sched/profiles/measurements.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <filesystem>
 
@@ -18,11 +20,29 @@ namespace {
 constexpr double reopen_interval_s = 30;
 /// Reports that wait for the store to be opened.
 constexpr std::size_t max_unkept = 1024;
+/// Results that wait for it to have room, and how often that is tried.
+constexpr std::size_t max_unkept_runs = 64;
+constexpr double import_interval_s = 10;
 /// The record of the carrier has room for about this many hashes of known operators.
 constexpr std::size_t max_known = 560;
 /// What the budget does not do for is measured again.
 constexpr double known_budget_s = 0.1;
 constexpr std::size_t known_budget_bytes = std::size_t{64} << 20;
+
+/// Whose operators table() gives; "" = not known.
+std::string device_of(ProfileStore& store, const std::string& gpu_type) {
+    const auto known = store.known(gpu_type, "");
+    return known ? known->device_identity : "";
+}
+
+/// The table as it would be with the run in the store: only one device's times stand together.
+ProfileTable with_run(const ProfileTable& table, std::string& identity, const Profile& run) {
+    OpSeconds seconds;
+    if (std::exchange(identity, run.device.identity()) == run.device.identity())
+        for (const auto& [shape, s] : table.rows()) seconds[shape] = s;
+    for (const ProfileEntry& entry : run.entries) seconds[entry.shape] = entry.seconds;
+    return ProfileTable(seconds);
+}
 
 }  // namespace
 
@@ -46,8 +66,39 @@ void Measurements::open_store() {
                         "; estimates stay analytic until it can be opened");
 }
 
+void Measurements::forget_tables() {
+    tables_.clear();
+    links_.clear();
+    for (const GpuMapping& type : config_.gpu_types) ++versions_[type.gres_type];
+}
+
+/// Whether a new one, which open() made, stands in the place of a damaged one.
+bool Measurements::replace_damaged_store() {
+    if (!store_->is_damaged()) return false;
+    store_.reset();  // sets aside what no connection of ours holds
+    known_.clear();
+    forget_tables();
+    open_store();
+    return store_ != nullptr;
+}
+
+void Measurements::import_unkept(double now_s) {
+    if (unkept_runs_.empty() || !store_ || now_s < import_tried_s_ + import_interval_s) return;
+    import_tried_s_ = now_s;
+    const std::size_t waited = unkept_runs_.size();
+    while (!unkept_runs_.empty()) {
+        const auto& [profile, model_name] = unkept_runs_.front();
+        const Status status = import_or_replace(profile, model_name);
+        if (!store_ || (!status && status.error().code == ErrorCode::environment)) break;
+        unkept_runs_.erase(unkept_runs_.begin());
+    }
+    if (unkept_runs_.empty())
+        host_.log_info(fmt::format("profile store: it has taken {} result(s) that waited", waited));
+}
+
 /// An administrator may have put right what was wrong with a store that is closed.
 bool Measurements::new_round(double now_s) {
+    import_unkept(now_s);
     std::erase_if(known_, [](const auto& entry) {
         return !entry.second.measured && !entry.second.lacking_at;
     });
@@ -57,9 +108,7 @@ bool Measurements::new_round(double now_s) {
         open_store();  // the first time it was just tried
     if (!store_ || store_error_.empty()) return false;
     store_error_.clear();
-    tables_.clear();
-    links_.clear();
-    for (const GpuMapping& type : config_.gpu_types) ++versions_[type.gres_type];
+    forget_tables();
     host_.log_info("profile store: it could be opened now");
     for (const ObservedRun& run : std::exchange(unkept_, {})) keep_observed(run);
     return true;
@@ -91,6 +140,9 @@ const ProfileTable& Measurements::table(const std::string& gpu_type) {
     ProfileTable table;
     if (store_)
         table = or_said(store_->table(gpu_type), "nothing measured of " + gpu_type + " is used");
+    std::string identity = table.empty() || !store_ ? "" : device_of(*store_, gpu_type);
+    for (const auto& [profile, model_name] : unkept_runs_)
+        if (profile.gpu_type == gpu_type) table = with_run(table, identity, profile);
     if (table.empty()) table = shipped_table(gpu_type);
     return tables_[gpu_type] = std::move(table);
 }
@@ -167,16 +219,34 @@ void Measurements::fill_known(ProfileRequest& request, const std::string& node) 
             request.known.push_back(op_hash(shape));
 }
 
-Status Measurements::import(const Profile& profile, const std::string& model_name) {
+Status Measurements::import_or_replace(const Profile& profile, const std::string& model_name) {
     auto status = store_->import(profile, model_name);
-    if (!status || profile.status == ProfileStatus::failed) return status;
+    if (!status && replace_damaged_store()) status = store_->import(profile, model_name);
+    return status;
+}
+
+void Measurements::keep_for_later(const Profile& profile, const std::string& model_name,
+                                  const Error& why) {
+    host_.log_error(why.message() + "; the result of profile run " + profile.nonce +
+                    " waits in the spool, and counts meanwhile");
+    if (unkept_runs_.size() >= max_unkept_runs) unkept_runs_.erase(unkept_runs_.begin());
+    unkept_runs_.push_back({profile, model_name});
+}
+
+Status Measurements::import(const Profile& profile, const std::string& model_name) {
+    auto status = import_or_replace(profile, model_name);
+    if (profile.status == ProfileStatus::failed) return status;
+    const bool waits = !status && status.error().code == ErrorCode::environment;
+    if (!status && !waits) return status;
+    if (waits) keep_for_later(profile, model_name, status.error());
     // The node may have shown another driver or library: what was measured with the old one no
     // longer holds.
     for (auto& [key, known] : known_)
         if (key.second == profile.gpu_type) known.measured = false;
+    known_[{profile.model_fingerprint, profile.gpu_type}].measured = true;
     tables_.erase(profile.gpu_type);
     ++versions_[profile.gpu_type];
-    return status;
+    return Done{};
 }
 
 }  // namespace arena

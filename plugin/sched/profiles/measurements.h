@@ -48,8 +48,12 @@ class Measurements {
                               const std::function<ProfileRequest()>& request);
     /// Tells the run what need not be measured on the node.
     void fill_known(ProfileRequest& request, const std::string& node) const;
-    /// With an open store.
+    /// With an open store. What the store cannot take (a full disk, another process that holds it)
+    /// counts all the same, and is tried again; a damaged store is set aside as at its opening. An
+    /// error: it is in the store already, or cannot be a result.
     [[nodiscard]] Status import(const Profile& profile, const std::string& model_name);
+    /// Results that count and are not in the store yet.
+    [[nodiscard]] std::size_t unkept_runs() const { return unkept_runs_.size(); }
 
   private:
     struct Known {
@@ -57,7 +61,16 @@ class Measurements {
         bool looked_up = false;                   ///< in this round
         std::optional<std::uint64_t> lacking_at;  ///< has operators to measure, at this version
     };
+    struct UnkeptRun {
+        Profile profile;
+        std::string model_name;
+    };
     void open_store();
+    [[nodiscard]] bool replace_damaged_store();
+    void forget_tables();
+    Status import_or_replace(const Profile& profile, const std::string& model_name);
+    void keep_for_later(const Profile& profile, const std::string& model_name, const Error& why);
+    void import_unkept(double now_s);
     [[nodiscard]] ProfileTable shipped_table(const std::string& gpu_type) const;
     template <class T>
     T or_said(Result<T> answer, const std::string& meaning) const;
@@ -74,6 +87,8 @@ class Measurements {
     double store_tried_s_ = 0;
     std::map<ProfileKey, Known> known_;
     std::vector<ObservedRun> unkept_;  ///< reported while the store was closed
+    std::vector<UnkeptRun> unkept_runs_;
+    double import_tried_s_ = 0;
     std::map<std::string, ProfileTable> tables_;
     std::map<std::string, std::vector<CommTime>> links_;
     std::map<std::string, std::uint64_t> versions_;
