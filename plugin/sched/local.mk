@@ -38,6 +38,7 @@ libarena_sched_logic_la_SOURCES = \
 	plugin/sched/profiles/profile_turns.h plugin/sched/profiles/profile_turns.cc \
 	plugin/sched/host/refusals.h plugin/sched/host/refusals.cc \
 	plugin/sched/plans/plan_turns.h plugin/sched/plans/plan_turns.cc \
+	plugin/sched/plans/memory_room.h plugin/sched/plans/memory_room.cc \
 	plugin/sched/plans/plan_desk.h plugin/sched/plans/plan_desk.cc \
 	plugin/sched/plans/offer_book.h plugin/sched/plans/offer_book.cc \
 	plugin/sched/round/books.h plugin/sched/round/books.cc \

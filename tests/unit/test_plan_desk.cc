@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Whose plan is made next, and what a round does meanwhile: users in turn by the time they took, a
 // round that goes on without a model that is dear to plan, and a stop that waits for none.
+#include <sys/mman.h>
+#include <sys/resource.h>
+
+#include <algorithm>
 #include <condition_variable>
 #include <mutex>
 
 #include "base/json.h"
 #include "hostile_models.h"
+#include "plugin/sched/plans/memory_room.h"
 #include "plugin/sched/plans/plan_desk.h"
 #include "scripted_host.h"
 #include "suite.h"
@@ -217,6 +222,55 @@ TEST(a_stop_ends_the_rounds_wait_and_the_plan) {
     scheduler->round();  // waits for the plan, but for the stop
     stopper.join();
     scheduler.reset();
+}
+
+TEST(a_plan_gets_a_part_of_the_memory_that_is_left_and_none_where_that_is_too_little) {
+    const std::size_t own = std::size_t{64} << 20, least = left_for_slurm + least_for_a_plan;
+    ck_assert(table_bytes(own, std::nullopt) == own);
+    ck_assert(table_bytes(own, std::size_t{1} << 40) == own);
+    ck_assert(table_bytes(own, least) == least_for_a_plan / kinds_of_tables);
+    ck_assert(table_bytes(own, least - 1) == std::nullopt);
+    ck_assert(table_bytes(own, 0) == std::nullopt);
+}
+
+TEST(the_address_space_that_is_left_is_what_can_be_mapped) {
+    rlimit before{};
+    ck_assert_int_eq(getrlimit(RLIMIT_AS, &before), 0);
+    if (before.rlim_cur == RLIM_INFINITY) ck_assert(!address_space_left());
+    const rlimit tight{std::size_t{8} << 30, before.rlim_max};
+    ck_assert_int_eq(setrlimit(RLIMIT_AS, &tight), 0);
+    const std::size_t left = address_space_left().value();
+    const auto maps = [](std::size_t bytes) {
+        void* at =
+            mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (at != MAP_FAILED) munmap(at, bytes);
+        return at != MAP_FAILED;
+    };
+    ck_assert(left < tight.rlim_cur && maps(left - (1 << 20)) && !maps(left + (1 << 20)));
+    setrlimit(RLIMIT_AS, &before);
+}
+
+TEST(where_slurmctld_has_no_memory_left_nothing_is_planned_until_it_has) {
+    PlanScene scene;
+    std::size_t left = left_for_slurm;
+    PlanLimits limits;
+    limits.memory_left = [&] { return std::optional(left); };
+    scene.job(1);
+    auto scheduler = std::make_unique<Scheduler>(
+        scene.host, scene.config, load_hardware("").value(), builtin_calibration(), limits);
+    scheduler->round();
+    ck_assert(scene.host.calls.end() ==
+              std::find_if(scene.host.calls.begin(), scene.host.calls.end(),
+                           [](const std::string& call) { return call.starts_with("start 1"); }));
+    const std::string told = scheduler->explain(1);
+    ck_assert_msg(told.find("no plan is made: slurmctld may take 160.0 MiB more (ulimit -v") !=
+                      std::string::npos,
+                  "%s", told.c_str());
+    left = std::size_t{1} << 30;
+    scene.host.view.snapshot.time_s += 1;
+    scheduler->round();
+    ck_assert(std::any_of(scene.host.calls.begin(), scene.host.calls.end(),
+                          [](const std::string& call) { return call.starts_with("start 1"); }));
 }
 
 int main() { return run_suite(); }

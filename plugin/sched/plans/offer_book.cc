@@ -106,13 +106,17 @@ OfferList OfferBook::keep(const std::string& key, PlanOutcome outcome) {
         return nullptr;
     }
     const bool explains = key.starts_with(for_explain);
+    // Not remembered: there may be room in the next round.
+    if (outcome.no_room && !explains) return std::make_shared<const std::vector<Offer>>();
     (void)keep_grids(explains ? key : grids_key(key, outcome.model_name), outcome);
     return explains ? nullptr : cache_.insert(key, std::move(outcome.offers));
 }
 
 const OfferBook::Grids* OfferBook::keep_grids(const std::string& key, PlanOutcome& outcome) {
-    Grids grids{std::move(outcome.infeasible), {}, std::move(outcome.would_fit)};
-    if (!outcome.fault.empty())
+    Grids grids{std::move(outcome.infeasible), {}, std::move(outcome.would_fit), outcome.no_room};
+    if (outcome.no_room)
+        grids.left_out = outcome.fault;
+    else if (!outcome.fault.empty())
         grids.left_out = "the planner failed: " + outcome.fault;
     else if (outcome.in_part > 0)
         grids.left_out = fmt::format(
@@ -268,6 +272,7 @@ std::string OfferBook::why_none(std::uint32_t user, const Request& request,
         return "no node that it may use has a GPU type that it may have and arena.yaml maps";
     const Grids* known = grids(user, request, pools);
     if (!known) return {};
+    if (known->no_room) return known->left_out;
     if (!known->left_out.empty())
         return fmt::format("no plan found in the {:.2g} s that planning a model may take",
                            plan_seconds());
@@ -287,9 +292,11 @@ const OfferBook::Grids* OfferBook::grids(std::uint32_t user, const Request& requ
                                          const std::vector<SitePool>& pools) {
     const std::string key =
         grids_key(cache_key(request, fingerprint(request.model), pools), request.model.name);
-    if (const auto at = grids_.find(key); at != grids_.end()) return &at->second;
+    const auto at = grids_.find(key);
+    if (at != grids_.end() && !at->second.no_room) return &at->second;
     auto outcome = desk_.ask(user, key, [&] { return query(request, pools); });
-    return outcome ? keep_grids(key, *outcome) : nullptr;
+    if (outcome) return keep_grids(key, *outcome);
+    return at == grids_.end() ? nullptr : &at->second;
 }
 
 // ---- siblings ----------------------------------------------------------------------------------

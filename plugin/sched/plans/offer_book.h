@@ -77,6 +77,7 @@ class OfferBook {
         std::vector<Infeasible> infeasible;
         std::string left_out;   ///< what was not looked at, and why; "" = nothing
         std::string would_fit;  ///< what the user could ask for instead, where nothing is offered
+        bool no_room = false;   ///< there was no memory for a plan: it is asked for again
     };
     /// Null while they are in the user's queue; good until the next call.
     const Grids* grids(std::uint32_t user, const Request& request,

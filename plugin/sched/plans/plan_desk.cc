@@ -6,6 +6,7 @@
 #include <exception>
 
 #include "planner/search/would_fit.h"
+#include "plugin/sched/plans/memory_room.h"
 
 namespace arena {
 namespace {
@@ -68,6 +69,7 @@ PlanLimits slurm_plan_limits() {
     PlanLimits limits;
     limits.own.seconds = 1;
     limits.own.bytes = std::size_t{64} << 20;
+    limits.memory_left = address_space_left;
     limits.round_wait_s = 0.2;
     limits.has_thread = true;
     return limits;
@@ -138,6 +140,20 @@ void PlanDesk::wait_for(const std::string& key, std::unique_lock<std::mutex>& lo
     }
 }
 
+PlanOutcome PlanDesk::make(const PlanWork& work) const {
+    PlanBudget::Limits own = limits_.own;
+    const auto left = limits_.memory_left ? limits_.memory_left() : std::nullopt;
+    const auto bytes = table_bytes(own.bytes, left);
+    if (bytes) {
+        own.bytes = *bytes;
+        return work(own);
+    }
+    PlanOutcome none;
+    none.no_room = true;
+    none.fault = no_room_text(*left);
+    return none;
+}
+
 /// False where nothing waits. Unlocked while it plans.
 bool PlanDesk::make_next(std::unique_lock<std::mutex>& lock) {
     const auto turn = turns_.next();
@@ -146,7 +162,7 @@ bool PlanDesk::make_next(std::unique_lock<std::mutex>& lock) {
     if (work.empty()) return true;  // its making failed
     in_work_ = turn->key;
     lock.unlock();
-    PlanOutcome outcome = work.mapped()(limits_.own);
+    PlanOutcome outcome = make(work.mapped());
     lock.lock();
     in_work_.clear();
     turns_.charge(turn->user, outcome.seconds);

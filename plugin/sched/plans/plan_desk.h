@@ -29,11 +29,12 @@ struct Infeasible {
 struct PlanOutcome {
     std::vector<Offer> offers;
     std::vector<Infeasible> infeasible;
-    std::string would_fit;                     ///< where there are no offers; "" = nothing known
-    std::size_t in_part = 0;                   ///< grids that the budget did not do for
-    double seconds = 0;                        ///< it took
-    std::string fault;                         ///< of the planner itself
-    std::string model_name;                    ///< that its reasons name
+    std::string would_fit;    ///< where there are no offers; "" = nothing known
+    std::size_t in_part = 0;  ///< grids that the budget did not do for
+    double seconds = 0;       ///< it took
+    std::string fault;        ///< of the planner itself
+    bool no_room = false;     ///< nothing was looked at, for want of memory: `fault`
+    std::string model_name;   ///< that its reasons name
     std::shared_ptr<const ArrayOffers> array;  ///< instead, where siblings were priced
 };
 
@@ -47,6 +48,8 @@ struct PlanLimits {
     bool has_thread = false;
     const std::atomic<bool>* stop = nullptr;  ///< nobody waits from then on
     std::function<void()> on_done = {};       ///< by the thread, after each plan
+    /// Asked before each plan: see address_space_left().
+    std::function<std::optional<std::size_t>()> memory_left = {};
 };
 
 /// In slurmctld: ordinary models take 0.1 s at most, and what a round waits for new plans is a part
@@ -84,6 +87,7 @@ class PlanDesk {
   private:
     void run();
     bool make_next(std::unique_lock<std::mutex>&);
+    [[nodiscard]] PlanOutcome make(const PlanWork&) const;
     void wait_for(const std::string& key, std::unique_lock<std::mutex>&);
 
     PlanLimits limits_;
