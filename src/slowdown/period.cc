@@ -2,6 +2,8 @@
 #include "slowdown/period.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cmath>
 #include <iterator>
 #include <limits>
@@ -120,7 +122,7 @@ void PeriodFinder::take_anchor(const CallKey& key) {
     gaps_.clear();
     pattern_.clear();
     blocks_.clear();
-    phase_ = fresh_ = position_ = 0;
+    phase_ = fresh_ = position_ = border_ = ended_ = 0;
     for (std::size_t i = 0; i < calls_.size(); ++i)
         if (calls_[i].key == key) on_anchor(first_ + i);
 }
@@ -190,6 +192,7 @@ void PeriodFinder::take_pattern(std::size_t length, std::size_t at) {
     if (length > 1) longest_odd_ = shortest_step;
     blocks_.clear();
     if (is_inner || position_ > calls_per_step()) position_ = 0;
+    border_ = ended_ = 0;
     const std::size_t step = calls_per_step();
     for (std::size_t back = repeats; back > 0; --back)
         if (at >= back * step + first_) blocks_.push_back(at - back * step);
@@ -219,23 +222,83 @@ void PeriodFinder::end_block(std::size_t at) {
     choose_position();
 }
 
+/// A border is looked for seldom: that takes a look at some calls of each step for each position.
 void PeriodFinder::choose_position() {
+    ++ended_;
     if (blocks_.size() < 4) return;
-    std::size_t best = position_;
-    double least = position_ ? 0.85 * spread(position_) : std::numeric_limits<double>::max();
+    if (std::has_single_bit(ended_) || ended_ % most_blocks == 0) border_ = find_border();
+    if (border_ != 0)
+        position_ = border_;
+    else
+        take_steadiest();
+}
+
+void PeriodFinder::take_steadiest() {
+    position_ = least_of(position_, [this](std::size_t position) { return spread(position); });
+}
+
+/// 0: steps are of one length, or their calls come anywhere. How much steps differ in length is
+/// told by the steadiest intervals: others differ by when their own call comes, too.
+std::size_t PeriodFinder::find_border() const {
+    constexpr double least_change = 0.01, regular = 0.8;
+    const std::size_t best =
+        least_of(border_, [this](std::size_t position) { return shape(position).change; });
+    const std::size_t steadiest =
+        least_of(0, [this](std::size_t position) { return spread(position); });
+    if (best == 0 || steadiest == 0) return 0;
+    const Shape at_best = shape(best);
+    const double differ = spread(steadiest) / at_best.length_us;
+    return differ >= least_change && at_best.change <= regular * differ ? best : 0;
+}
+
+/// That before, unless another one is clearly better.
+template <typename Measure>
+std::size_t PeriodFinder::least_of(std::size_t before, const Measure& measure) const {
+    std::size_t best = before;
+    double least = before ? 0.85 * measure(before) : std::numeric_limits<double>::max();
     for (std::size_t position = 1; position <= calls_per_step(); ++position) {
-        const double own = spread(position);
+        const double own = measure(position);
         if (own >= least) continue;
         best = position;
         least = own;
     }
-    position_ = best;
+    return best;
+}
+
+/// Behind the last block nothing has come yet.
+std::size_t PeriodFinder::usable_blocks(std::size_t position) const {
+    std::size_t usable = blocks_.size();
+    while (usable > 0 && blocks_[usable - 1] + position >= first_ + calls_.size()) --usable;
+    return usable;
+}
+
+/// Of steps that end at that place behind the blocks' ends.
+PeriodFinder::Shape PeriodFinder::shape(std::size_t position) const {
+    constexpr std::size_t most_places = 16;
+    const std::size_t usable = usable_blocks(position), calls = calls_per_step();
+    const std::size_t places = std::min(most_places, calls - 1);
+    if (usable < 4 || places == 0) return {std::numeric_limits<double>::max(), 1};
+    std::array<double, most_places> before{};
+    Shape shape;
+    for (std::size_t i = 0; i + 1 < usable; ++i) {
+        const std::size_t from = blocks_[i] + position;
+        const auto length = static_cast<double>(
+            std::max<std::int64_t>(1, time_at(blocks_[i + 1] + position) - time_at(from)));
+        shape.length_us += length / static_cast<double>(usable - 1);
+        for (std::size_t p = 0; p < places; ++p) {
+            const std::size_t at = from + (p + 1) * calls / (places + 1);
+            const double place = static_cast<double>(time_at(at) - time_at(from)) / length;
+            if (i > 0) shape.change += std::abs(place - before[p]);
+            before[p] = place;
+        }
+    }
+    shape.change /= static_cast<double>((usable - 2) * places);
+    return shape;
 }
 
 /// Mean change from one interval to the next, of the calls at that place behind the blocks' ends.
 double PeriodFinder::spread(std::size_t position) const {
-    std::size_t usable = blocks_.size();  // behind the last, nothing has come yet
-    while (usable > 0 && blocks_[usable - 1] + position >= first_ + calls_.size()) --usable;
+    const std::size_t usable = usable_blocks(position);
     if (usable < 3) return std::numeric_limits<double>::max();
     double sum = 0;
     for (std::size_t i = 2; i < usable; ++i) {
@@ -279,7 +342,7 @@ void PeriodFinder::forget() {
     pattern_.clear();
     gaps_.clear();
     blocks_.clear();
-    phase_ = fresh_ = position_ = anchors_ = 0;
+    phase_ = fresh_ = position_ = border_ = ended_ = anchors_ = 0;
     epoch_ = first_ + calls_.size();
 }
 

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // The step that repeats in a stream of communication calls, and how long each took. The anchor (the
 // largest reduction: the gradient synchronisation) finds the period in calls; of all positions in
-// the period, the one whose intervals vary least gives the times (anchor to anchor is up to 12 %
-// off). Exact repetition instead of autocorrelation, which needs 20 steps and mistakes an inner
+// the period one is chosen that gives the times (anchor to anchor is up to 12 % off). Where steps
+// differ in length it is the step's own border: there all parts of a step are as much longer as the
+// step is, while an interval cut in the midst is part of two steps, and varies less than either.
+// Where they do not, or calls come anywhere in a step, it is the one whose intervals vary least.
+// Exact repetition instead of autocorrelation, which needs 20 steps and mistakes an inner
 // loop for the step. A stream whose calls are all alike has no period but one call.
 #pragma once
 
@@ -56,7 +59,18 @@ class PeriodFinder {
     [[nodiscard]] bool resume(std::size_t at);
     void end_block(std::size_t at);
     void choose_position();
+    void take_steadiest();
+    [[nodiscard]] std::size_t find_border() const;
     [[nodiscard]] double spread(std::size_t position) const;
+    [[nodiscard]] std::size_t usable_blocks(std::size_t position) const;
+    struct Shape {
+        /// Mean, of the places of calls in the step, from one step to the next; in its lengths.
+        double change = 0;
+        double length_us = 0;  ///< mean, of a step
+    };
+    template <typename Measure>
+    [[nodiscard]] std::size_t least_of(std::size_t before, const Measure& measure) const;
+    [[nodiscard]] Shape shape(std::size_t position) const;
     [[nodiscard]] std::optional<Iteration> measure(std::size_t at) const;
     [[nodiscard]] std::int64_t time_at(std::size_t at) const { return calls_[at - first_].time_us; }
     [[nodiscard]] bool is_burst(std::size_t length) const;
@@ -82,6 +96,8 @@ class PeriodFinder {
     std::size_t fresh_ = 0;           ///< gaps since one that the pattern does not explain
     std::deque<std::size_t> blocks_;  ///< where periods ended: numbers of anchor calls
     std::size_t position_ = 0;        ///< calls after a block's end; 0: not chosen
+    std::size_t border_ = 0;          ///< such a one that is the step's own; 0: not known
+    std::size_t ended_ = 0;           ///< blocks since the pattern
 };
 
 }  // namespace arena::slowdown

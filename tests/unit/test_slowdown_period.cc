@@ -137,6 +137,46 @@ TEST(a_pipeline_without_reductions_has_a_step) {
     });
 }
 
+/// Calls at their own places of steps of different length, a little earlier or later.
+MadeStream uneven_stream(unsigned seed, std::size_t calls, double differ, double jitter) {
+    Random random{std::mt19937_64(seed)};
+    std::vector<double> places{0};
+    while (places.size() < calls) places.push_back(random.uniform(0, 1));
+    std::sort(places.begin(), places.end());
+    StepKeys keys(calls, small);
+    keys[random.engine() % calls] = bucket;
+    MadeStream made;
+    double now_us = random.uniform(0, 1e7);
+    for (std::size_t k = 0; k < 60; ++k) {
+        const double duration_us = 1e6 * std::max(0.3, 1 + differ * random.normal());
+        made.steps.push_back({std::int64_t(now_us), std::int64_t(duration_us), calls});
+        double last_us = now_us;
+        for (std::size_t i = 0; i < calls; ++i) {
+            const double at = i == 0 ? 0 : places[i] + jitter * random.normal();
+            last_us = std::max(last_us, now_us + std::clamp(at, 0.0, 0.999) * duration_us);
+            made.calls.push_back({keys[i], std::int64_t(last_us)});
+        }
+        now_us += duration_us;
+    }
+    return made;
+}
+
+TEST(steps_of_different_length_are_cut_at_their_own_border) {
+    double worst = 0;
+    for (const std::size_t calls : {8U, 17U, 60U, 400U})
+        for (const double differ : {0.03, 0.10, 0.21})
+            for (const double jitter : {0.0, 0.002, 0.005})
+                for (unsigned seed = 1; seed <= 5; ++seed) {
+                    const PeriodScore score = score_of(uneven_stream(seed, calls, differ, jitter));
+                    worst = std::max(worst, score.median_error);
+                    ck_assert_msg(score.is_good(),
+                                  "%zu calls, steps differ by %g, calls by %g: error %.4f", calls,
+                                  differ, jitter, score.median_error);
+                }
+    std::printf("# iterations that differ by 3 to 21 %%: %.2f %% off at the most (median)\n",
+                100 * worst);
+}
+
 TEST(times_of_another_anchor_are_of_another_series) {
     const MadeStream made = make_stream(1, 60, [](std::size_t k) {
         return micro_batches(8, key(Op::all_reduce, k < 30 ? 300'000 : 400'000, 2));
