@@ -63,16 +63,20 @@ Result<Rounds> read_rounds(const SlowdownFile& file) {
 }
 
 std::string cause_of(const Verdict& verdict) {
-    return verdict.gpus.empty() ? verdict.links.empty() ? "none" : "communication" : "compute";
+    if (!verdict.gpus.empty()) return "compute";
+    if (!verdict.links.empty()) return "communication";
+    return verdict.common.empty() ? "none" : "common";
 }
 
 Json json_of(const Verdict& verdict) {
-    Json gpus = Json::array(), links = Json::array();
+    Json gpus = Json::array(), links = Json::array(), common = Json::array();
     for (const auto& gpu : verdict.gpus)
         gpus.push_back({{"rank", gpu.rank}, {"factor", gpu.factor}});
     for (const auto& link : verdict.links)
         links.push_back({{"from", link.from}, {"to", link.to}, {"factor", link.factor}});
-    return {{"cause", cause_of(verdict)}, {"gpus", gpus}, {"links", links}};
+    for (const auto& all : verdict.common)
+        common.push_back({{"gpu_type", all.gpu_type}, {"gpus", all.gpus}, {"factor", all.factor}});
+    return {{"cause", cause_of(verdict)}, {"gpus", gpus}, {"links", links}, {"common", common}};
 }
 
 /// The round before training against itself says nothing. What the other says stands in metrics.
@@ -102,6 +106,11 @@ Result<SlowdownAnswer> solve(const SlowdownFiles& files, const DetectorOptions&)
     for (const auto& gpu : verdict->gpus)
         answer.rows.push_back(
             {fmt::format("GPU {}", gpu.rank), "compute", fmt::format("{:.2f}", gpu.factor)});
+    for (const auto& all : verdict->common)
+        answer.rows.push_back({fmt::format("nearly all of {} GPUs{}{}", all.gpus,
+                                           all.gpu_type.empty() ? "" : " ", all.gpu_type),
+                               "common (heat, power cap, clocks): none is the culprit",
+                               fmt::format("{:.2f}", all.factor)});
     for (const auto& link : verdict->links)
         answer.rows.push_back({fmt::format("link {}->{}", link.from, link.to), "communication",
                                fmt::format("{:.2f}", link.factor)});

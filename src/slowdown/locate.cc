@@ -8,6 +8,7 @@
 #include <numbers>
 #include <optional>
 #include <set>
+#include <string_view>
 #include <utility>
 
 #include "base/statistics.h"
@@ -17,6 +18,7 @@ namespace arena::slowdown {
 namespace {
 
 using Link = std::pair<int, int>;
+constexpr std::string_view no_name = "untyped ";
 /// What was measured of each thing, several times or once.
 template <typename Key>
 using Times = std::map<Key, std::vector<double>>;
@@ -100,14 +102,39 @@ void tell_types(Round& baseline, Round& now) {
     for (std::size_t i = 0; i < untyped.size(); ++i) {
         const auto [time, rank] = untyped[i];
         if (i > 0 && time > another_model * untyped[i - 1].first) ++model;
-        baseline.types[rank] = "untyped " + std::to_string(model);
+        baseline.types[rank] = std::string(no_name) + std::to_string(model);
         if (now.types.contains(rank)) now.types[rank] = baseline.types[rank];
     }
+}
+
+/// By type; none of those whose GPUs go each its own way.
+std::map<std::string, double> common_factors(const Round& baseline, const Round& now, double limit,
+                                             Verdict& verdict) {
+    constexpr std::size_t fewest = 4;
+    std::map<std::string, std::vector<double>> ratios;
+    for (const auto& [rank, times] : now.gpus)
+        if (const auto own = baseline_of(baseline.gpus, rank))
+            ratios[now.types.at(rank)].push_back(median_of(times) / *own);
+    std::map<std::string, double> common;
+    for (const auto& [type, of_type] : ratios) {
+        const double middle = median_of(of_type);
+        const auto like_it = std::ranges::count_if(of_type, [&](double ratio) {
+            return ratio > 1 + (middle - 1) / 2 && ratio < limit * middle;
+        });
+        const bool nearly_all = 8 * static_cast<std::size_t>(like_it) >= 7 * of_type.size();
+        if (of_type.size() < fewest || !nearly_all || middle <= std::sqrt(limit)) continue;
+        common[type] = middle;
+        verdict.common.push_back({.gpu_type = type.starts_with(no_name) ? "" : type,
+                                  .gpus = static_cast<int>(of_type.size()),
+                                  .factor = middle});
+    }
+    return common;
 }
 
 std::set<int> judge_gpus(const Round& baseline, const Round& now, double limit, Verdict& verdict) {
     std::set<int> slow;
     const auto usual = usual_times(baseline, now);
+    const auto common = common_factors(baseline, now, limit, verdict);
     for (const auto& [rank, times] : now.gpus) {
         const auto own = baseline_of(baseline.gpus, rank);
         if (!own) {
@@ -115,7 +142,9 @@ std::set<int> judge_gpus(const Round& baseline, const Round& now, double limit, 
             continue;
         }
         const double time = median_of(times), of_type = usual.at(now.types.at(rank));
-        if (time <= limit * std::max(*own, of_type)) continue;
+        const auto shared = common.find(now.types.at(rank));
+        const double as_all = shared == common.end() ? 1 : shared->second;
+        if (time <= limit * as_all * std::max(*own, of_type)) continue;
         slow.insert(rank);
         verdict.gpus.push_back({rank, time / of_type});
     }

@@ -49,9 +49,17 @@ struct SlowLink {
     double factor = 1;  ///< times its own baseline
     bool operator==(const SlowLink&) const = default;
 };
+/// Nearly all GPUs of a type are slower by about the same factor.
+struct CommonFactor {
+    std::string gpu_type;  ///< "": told by their baselines
+    int gpus = 0;          ///< that were measured
+    double factor = 1;     ///< times their own baselines, in the middle
+    bool operator==(const CommonFactor&) const = default;
+};
 struct Verdict {
     std::vector<SlowGpu> gpus;    ///< the slowest first
     std::vector<SlowLink> links;  ///< the slowest first
+    std::vector<CommonFactor> common;
     /// Measured now and not before: nothing is said of these.
     std::vector<int> gpus_without_baseline;
     std::vector<Transfer> links_without_baseline;
@@ -62,6 +70,9 @@ struct Verdict {
 /// limits.gpu of its own baseline and of the usual of its type; a link beyond limits.link of its
 /// own baseline while neither end is a slow GPU. Usual of a type: the lower of the medians of the
 /// two rounds, so that a job most of whose GPUs are slow, or with one of a type, still sees them.
+/// Where at least seven of eight GPUs of a type (four or more) are slower by about the same factor,
+/// that is heat, a power cap, or clocks, and none of them is the culprit: then a GPU is slow beyond
+/// limits.gpu of what is common.
 /// Errors: a time that is no number above 0; a rank with two types. O(n log n).
 Result<Verdict> locate(const CheckRound& baseline, const CheckRound& now,
                        const LocateLimits& limits = {});

@@ -241,6 +241,34 @@ TEST(most_of_a_job_or_all_of_a_type_can_be_slow) {
     ck_assert(locate(one, slow)->gpus == (std::vector<SlowGpu>{{0, 1.3}}));
 }
 
+TEST(where_nearly_all_are_slower_by_the_same_factor_none_is_the_culprit) {
+    std::mt19937 random(5);
+    std::normal_distribution<double> noise(0, 0.01);
+    for (const double factor : {1.08, 1.15, 1.5, 3.0})
+        for (const int gpus : {4, 8, 32, 257}) {
+            CheckRound before, now;
+            for (int r = 0; r < gpus; ++r) {
+                before.gpus.push_back({r, 100 * (1 + noise(random)), "a100"});
+                now.gpus.push_back({r, 100 * factor * (1 + noise(random)), "a100"});
+            }
+            const Verdict all = locate(before, now).value();
+            ck_assert_msg(all.gpus.empty(), "x%g: %zu of %d named", factor, all.gpus.size(), gpus);
+            ck_assert_uint_eq(all.common.size(), 1);
+            ck_assert_double_eq_tol(all.common[0].factor, factor, 0.03 * factor);
+            ck_assert_int_eq(all.common[0].gpus, gpus);
+            if (gpus < 8) continue;
+            now.gpus[1].time_ms *= 1.4;  // and one more than the others
+            const Verdict one = locate(before, now).value();
+            ck_assert_uint_eq(one.gpus.size(), 1);
+            ck_assert_int_eq(one.gpus[0].rank, 1);
+        }
+    // A quarter of them is no common matter.
+    CheckRound before = healthy(8), now = healthy(8);
+    for (const std::size_t r : {0U, 1U}) now.gpus[r].time_ms *= 1.5;
+    ck_assert_uint_eq(locate(before, now)->gpus.size(), 2);
+    ck_assert(locate(before, now)->common.empty());
+}
+
 TEST(without_a_baseline_nothing_is_said) {
     CheckRound before = healthy(4), now = healthy(4);
     before.gpus.erase(before.gpus.begin() + 1);
