@@ -61,6 +61,24 @@ std::string state_of(const Event& event) {
     return event.relief != 0 ? "over" : "goes on";
 }
 
+/// Of what is slow nobody knows where: all of them wait for each other.
+std::string place_of(const Event& event) {
+    if (event.at.empty()) return "not known";
+    return event.peer.empty() ? event.at : event.at + "+" + event.peer;
+}
+
+/// Other frameworks than arena-train obey no words, and nothing is measured while they run.
+void print_unexplained(const std::vector<Event>& events) {
+    for (const Event& event : events)
+        if (event.at.empty())
+            fmt::print(
+                "JobId={}: its steps {} {:.2f} times as long as before, which has cost {} so "
+                "far; which GPU or link is slow is not known, for its trainer takes no "
+                "checks: arena-watch(1)\n",
+                event.job, event.relief != 0 ? "took" : "take", event.factor,
+                human_seconds(event.lost_s));
+}
+
 void print_events(const std::vector<Event>& events) {
     Table table({{"job", true},
                  {"at", false, Wide::whole},
@@ -71,11 +89,11 @@ void print_events(const std::vector<Event>& events) {
                  {"lost", true},
                  {"state", false}});
     for (const Event& event : events)
-        table.add({std::to_string(event.job),
-                   event.peer.empty() ? event.at : event.at + "+" + event.peer, event.cause,
+        table.add({std::to_string(event.job), place_of(event), event.cause,
                    fmt::format("x{:.1f}", event.factor), utc_time(static_cast<double>(event.onset)),
                    event.action, human_seconds(event.lost_s), state_of(event)});
     fmt::print("{}", table.text());
+    print_unexplained(events);
 }
 
 /// "until 2026-01-31 12:00:00 UTC; then a check is due"
@@ -89,10 +107,16 @@ std::string end_of(const Json& fact, const std::string& node) {
                                    : "; then a check is due");
 }
 
+std::string doubt_of(const Json& fact) {
+    return fact.value("peer", "").empty()
+               ? " (not confirmed by other users' jobs or a check)"
+               : " (either end may be slow, until a slow link to a third node tells)";
+}
+
 /// Two lines: what, and how long.
 void print_fact(const Json& fact, const std::string& node) {
     fmt::print("{}: {}{}\n", node, printable(fact.value("slow", "?"), 200),
-               fact.value("confirmed", false) ? "" : " (not confirmed by other jobs)");
+               fact.value("confirmed", false) ? "" : doubt_of(fact));
     fmt::print("{}: which holds {}\n", node, end_of(fact, node));
 }
 
@@ -235,17 +259,20 @@ void add_report_to(CLI::App& group, Globals& globals) {
     const auto o = std::make_shared<ReportOptions>();
     SlowReport& told = o->report;
     command->add_option("--onset", told.onset, "epoch seconds of the first slow step")->required();
-    command
-        ->add_option("--at", o->at,
-                     "NODE/GPU, or NODE: of a link, or where the number is not known")
-        ->required();
+    command->add_option(
+        "--at", o->at,
+        "NODE/GPU, or NODE: of a link, or where the number is not known; none where "
+        "the cause is unknown");
     command->add_option("--peer", o->peer, "the other end of a link, NODE or NODE/GPU");
-    command->add_option("--cause", o->cause, "compute or communication")->required();
+    command->add_option("--cause", o->cause, "compute, communication or unknown")->required();
     command->add_option("--factor", told.factor, "how many times slower than healthy")->required();
     command->add_option("--action", o->action, "what the job does: none, S2, S3; or asks for: S4")
         ->capture_default_str();
     command->add_option("--lost-s", told.lost_s, "seconds that the job has lost so far")
         ->capture_default_str();
+    command->add_option("--steps", told.steps,
+                        "steps of the job that were watched so far; without any nothing is taken "
+                        "of a user");
     command->add_option("--relief", told.relief, "epoch seconds since when it is over");
     command->add_option("--job", o->job, "job id [SLURM_JOB_ID]")->transform(job_id());
     command->add_option("--life", o->life, "restarts of the job so far [SLURM_RESTART_COUNT]")

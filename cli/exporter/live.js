@@ -104,7 +104,7 @@ function show(d) {
   table("running", [["job", "n", j => j.job], ["name", "name", j => j.name], ["user", "", who], ["since", "n", j => j.start_s ? span(d.now_s - j.start_s) : ""],
     ["shape", "", shape], ["nodes", "", j => (j.nodes || []).join(" ")], ["state", "why", j => [j.state === "running" ? "" : j.state, j.reason, j.slow].filter(Boolean).join("; ")]],
     d.running, j => j.job, d.jobs_shown ? "No Arena job runs." : hidden);
-  table("slow", [["job", "n", e => e.job], ["at", "", e => e.peer ? e.at + " + " + e.peer : e.at], ["cause", "", e => e.cause],
+  table("slow", [["job", "n", e => e.job], ["at", "", e => e.peer ? e.at + " + " + e.peer : e.at || "not known"], ["cause", "", e => e.cause],
     ["slower", "n", e => "x" + e.factor.toFixed(1)], ["since", "n", e => span(d.now_s - e.onset_s)], ["action", "why", e => e.action], ["lost", "n", e => span(e.lost_s)]],
     d.slow, e => e.job + e.at + e.peer + e.cause, "No watched job says that a GPU or a link is slow.");
   table("leases", [["node", "", l => l.node], ["of", "", l => l.partition], ["state", "why", l => [l.state, l.why].filter(Boolean).join(": ")],

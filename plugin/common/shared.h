@@ -46,6 +46,7 @@ struct LeftSlowReport {
     std::uint32_t user = 0;  ///< the job's
     std::int64_t gpus = 0;   ///< that the job has in all
     SlowReport report;
+    std::uint32_t voice = 0;  ///< whose word it is: the user's, or 0 of root and SlurmUser
 };
 /// job_modify -> scheduler. The latest of each event waits; false where 256 others wait already.
 bool leave_slow_report(LeftSlowReport);

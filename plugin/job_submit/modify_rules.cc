@@ -109,6 +109,13 @@ std::string refuse_times(const SlowReport& report, const WatchedJob& job) {
     return {};
 }
 
+/// An administrator may say it of what he has seen.
+std::string refuse_unwatched(const SlowReport& report, const WatchedJob& job) {
+    if (job.by_admin || report.steps >= least_watched_steps) return {};
+    return fmt::format("{} of its steps were watched, and nothing counts before {} (--steps)",
+                       report.steps, least_watched_steps);
+}
+
 }  // namespace
 
 ModifyDecision decide_modify(const ModifyFacts& facts) {
@@ -153,6 +160,8 @@ std::string refuse_slow_report(const SlowReport& report, const WatchedJob& job) 
     if (report.life != job.life)
         return fmt::format("it is in its life {}, not {}", job.life, report.life);
     if (std::string why = refuse_times(report, job); !why.empty()) return why;
+    if (std::string why = refuse_unwatched(report, job); !why.empty()) return why;
+    if (report.cause == SlowCause::unknown) return {};
     if (std::string why = refuse_place(report.at, job.gpus_at, job.owns_at); !why.empty())
         return why;
     if (report.peer.node.empty()) return {};

@@ -69,7 +69,11 @@ struct WatchedJob {
     /// GPUs of the nodes that the report names; nothing: no node of the job's.
     std::optional<std::int64_t> gpus_at, gpus_of_peer;
     bool owns_at = true, owns_peer = true;  ///< of these, the one that it names is the job's
+    bool by_admin = false;                  ///< root or SlurmUser says it, or has the job
 };
+/// Steps that must have been watched before somebody's word counts: without any there is no healthy
+/// step that one could be slower than.
+inline constexpr std::int64_t least_watched_steps = 5;
 /// Why a report that parse_slowdown_report() takes is refused; "" = it is taken.
 std::string refuse_slow_report(const SlowReport&, const WatchedJob&);
 

@@ -133,6 +133,10 @@ bool is_own_gpu(const job_record_t* job, const SlowPlace& place) {
     return gpu.is_own || !gpu.is_known;
 }
 
+bool is_admin(std::uint32_t uid) { return uid == 0 || uid == slurm_conf.slurm_user_id; }
+
+bool is_by_admin(const Sender& from) { return is_admin(from.uid) || is_admin(from.job->user_id); }
+
 WatchedJob watched(const Sender& from, const SlowReport& report, bool has_plan) {
     const job_record_t* job = from.job;
     const auto request = parse_record(record_of(job));
@@ -149,12 +153,11 @@ WatchedJob watched(const Sender& from, const SlowReport& report, bool has_plan) 
             .gpus_at = gpus_at,
             .gpus_of_peer = gpus_of_peer,
             .owns_at = !gpus_at || is_own_gpu(job, report.at),
-            .owns_peer = !gpus_of_peer || is_own_gpu(job, report.peer)};
+            .owns_peer = !gpus_of_peer || is_own_gpu(job, report.peer),
+            .by_admin = is_by_admin(from)};
 }
 
-bool is_its_user(const Sender& from) {
-    return from.uid == from.job->user_id || from.uid == 0 || from.uid == slurm_conf.slurm_user_id;
-}
+bool is_its_user(const Sender& from) { return from.uid == from.job->user_id || is_admin(from.uid); }
 
 /// What is sent without end costs no line and no parsing.
 int take_slowdown(const Sender& from) {
@@ -179,8 +182,11 @@ int take_slowdown(const Sender& from) {
     const WatchedJob job = watched(from, *report, offer.has_value());
     if (const std::string why = refuse_slow_report(*report, job); !why.empty())
         return refused(job.runs ? ESLURM_NOT_SUPPORTED : ESLURM_JOB_NOT_RUNNING, why);
-    const bool left =
-        leave_slow_report({from.job->job_id, from.job->user_id, offer->grid.gpus(), *report});
+    const bool left = leave_slow_report({.job = from.job->job_id,
+                                         .user = from.job->user_id,
+                                         .gpus = offer->grid.gpus(),
+                                         .report = *report,
+                                         .voice = job.by_admin ? 0 : from.job->user_id});
     count_slow_reports({.taken = left, .over_rate = !left});
     return left ? SLURM_SUCCESS : EAGAIN;
 }

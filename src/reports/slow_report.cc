@@ -17,7 +17,7 @@ namespace {
 
 constexpr double max_factor = 1000, max_lost_s = 1e8;
 constexpr std::int64_t last_second = std::int64_t{1} << 33;  ///< in the year 2242
-constexpr std::int64_t max_life = UINT32_MAX;
+constexpr std::int64_t max_life = UINT32_MAX, max_steps = std::int64_t{1} << 40;
 
 template <typename Enum, std::size_t n>
 std::optional<Enum> parse_word(std::string_view text,
@@ -61,6 +61,7 @@ bool read_item(SlowReport& report, std::string_view key, std::string_view value)
     if (key == "life") return read_number(value, max_life, report.life);
     if (key == "onset") return read_number(value, last_second, report.onset);
     if (key == "relief") return read_number(value, last_second, report.relief);
+    if (key == "steps") return read_number(value, max_steps, report.steps);
     if (key == "factor") return read_number(value, max_factor, report.factor);
     if (key == "lost_s") return read_number(value, max_lost_s, report.lost_s);
     if (key == "at") return keep(parse_slow_place(value, key), report.at);
@@ -79,6 +80,8 @@ Status check_numbers(const SlowReport& report) {
         return usage_error("takes a number above 1, at most 1000", "--factor");
     if (!(report.lost_s >= 0) || report.lost_s > max_lost_s)
         return usage_error("takes seconds, 0 to 100000000", "--lost-s");
+    if (report.steps < 0 || report.steps > max_steps)
+        return usage_error("takes a number of steps", "--steps");
     return Done{};
 }
 
@@ -121,13 +124,18 @@ bool same_event(const SlowReport& a, const SlowReport& b) {
 }
 
 std::string slow_word(const SlowReport& report) {
-    return fmt::format("{}{}{}:{}:x{:.1f}", to_string(report.at),
+    const bool is_known = report.cause != SlowCause::unknown;
+    return fmt::format("{}{}{}:{}:x{:.1f}", is_known ? to_string(report.at) : "steps",
                        report.peer.node.empty() ? "" : "+", to_string(report.peer),
                        slowdown::name(report.cause), report.factor);
 }
 
 Status check_slow_report(const SlowReport& report) {
     if (auto wrong = check_numbers(report); !wrong) return wrong;
+    if (report.cause == SlowCause::unknown) {
+        if (report.at == SlowPlace{} && report.peer == SlowPlace{}) return Done{};
+        return usage_error("names what is slow: nothing where the cause is unknown", "--at");
+    }
     if (!is_place(report.at)) return usage_error("takes NODE or NODE/GPU", "--at");
     const bool alone = report.peer == SlowPlace{};
     if (!alone && !is_place(report.peer)) return usage_error("takes NODE or NODE/GPU", "--peer");
@@ -146,9 +154,11 @@ Status check_slow_report(const SlowReport& report) {
 
 std::string format_slow_report(const SlowReport& report) {
     std::string text = fmt::format(
-        "{}life={};onset={};at={};cause={};factor={:.6g};action={};lost_s={:.6g}",
-        slow_report_prefix, report.life, report.onset, to_string(report.at),
+        "{}life={};onset={};{}cause={};factor={:.6g};action={};lost_s={:.6g}", slow_report_prefix,
+        report.life, report.onset,
+        report.at.node.empty() ? "" : fmt::format("at={};", to_string(report.at)),
         slowdown::name(report.cause), report.factor, to_string(report.action), report.lost_s);
+    if (report.steps != 0) text += fmt::format(";steps={}", report.steps);
     if (!report.peer.node.empty()) text += fmt::format(";peer={}", to_string(report.peer));
     if (report.relief != 0) text += fmt::format(";relief={}", report.relief);
     return text;

@@ -25,8 +25,12 @@ void print_reaction(const char* name, const SimulatedJob& job, double onset_s) {
                 told - onset_s, cause - onset_s, answer < 0 ? -1 : answer - onset_s);
 }
 
-/// Alarms: what reaches others than the log.
-std::size_t alarms(const SimulatedJob& job) { return job.reports().size(); }
+/// Alarms: what reaches others than the log and blames somebody.
+std::int64_t alarms(const SimulatedJob& job) {
+    return std::ranges::count_if(job.reports(), [](const SimulatedJob::Reported& one) {
+        return one.report.cause != SlowCause::unknown;
+    });
+}
 
 TEST(a_slow_gpu_is_found_worked_around_and_forgiven) {
     SimulatedJob job({});
@@ -172,6 +176,66 @@ TEST(what_is_slow_is_told_in_the_output_of_the_job) {
                              "[DP solver] New DP plan", "relief: steps are healthy again"})
         ck_assert_msg(job.told().find(text) != std::string::npos, "not told: %s", text);
     ck_assert_int_le(std::ranges::count(job.told(), '\n'), 30);
+}
+
+/// A script of PyTorch: steps are told, nobody obeys words.
+TEST(a_job_whose_slow_gpu_nobody_can_find_says_what_it_costs) {
+    SimulatedOptions options;
+    options.has_trainer = false;
+    options.chief.mode = SlowdownMode::watch;
+    SimulatedJob job(options);
+    job.add({.kind = Kind::gpu, .rank = 1, .factor = 2, .from_s = 60, .until_s = 120});
+    job.run_until(300);
+    ck_assert_int_ge(job.reports().size(), 2);
+    for (const auto& [at_s, report] : job.reports()) {
+        assert_text(slow_word(report).substr(0, 14), "steps:unknown:");
+        ck_assert_double_eq_tol(report.factor, 0.85 / 0.45, 0.15);
+        ck_assert_int_ge(report.steps, 100);
+    }
+    const SlowReport& last = job.reports().back().report;
+    ck_assert(last.relief > 0);
+    ck_assert_double_eq_tol(last.lost_s, 60 * (1 - 0.45 / 0.85), 10);
+}
+
+/// Other work on the machine makes all products a little slower while a link is a hundred times
+/// slow: steps that are many times slower are the link's doing.
+TEST(a_link_far_slower_than_any_gpu_is_the_cause) {
+    int right = 0, wrong = 0;
+    for (unsigned seed = 1; seed <= 20; ++seed) {
+        SimulatedOptions options;
+        options.seed = seed;
+        options.gpus_per_node = 1;
+        options.gradient_bytes = 1e8;
+        options.check_noise = 0.05;
+        SimulatedJob job(options);
+        for (const int rank : {0, 1})
+            job.add({.kind = Kind::gpu, .rank = rank, .factor = 1.5, .from_s = 60});
+        job.add({.kind = Kind::link, .rank = 0, .peer = 1, .factor = 100, .from_s = 60});
+        job.run_until(160);
+        const auto names = [&](SlowCause cause) {
+            return std::ranges::any_of(job.reports(),
+                                       [&](const auto& one) { return one.report.cause == cause; });
+        };
+        right += names(SlowCause::communication);
+        wrong += names(SlowCause::compute);
+    }
+    ck_assert_int_eq(right, 20);
+    ck_assert_int_eq(wrong, 0);
+}
+
+/// All wait for the slowest: one that is a little slow beside it, as on a busy machine, is not what
+/// the steps wait for. Found for what it is where the slow one is well again.
+TEST(the_gpu_beside_a_slow_one_is_not_blamed_for_a_little) {
+    SimulatedJob job({});
+    job.add({.kind = Kind::gpu, .rank = 1, .factor = 4, .from_s = 40, .until_s = 160});
+    job.add({.kind = Kind::gpu, .rank = 0, .factor = 1.4, .from_s = 40});
+    job.run_until(150);
+    ck_assert(!job.reports().empty());
+    for (const auto& [at_s, report] : job.reports()) assert_text(to_string(report.at), "n0/1");
+    job.run_until(500);
+    ck_assert(std::ranges::any_of(job.reports(), [](const auto& one) {
+        return to_string(one.report.at) == "n0/0" && one.at_s > 160;
+    }));
 }
 
 TEST(watch_mode_says_no_word_but_checks) {

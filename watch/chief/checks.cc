@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <limits>
 #include <map>
 #include <set>
 
@@ -20,6 +21,7 @@ using slowdown::Transfer;
 
 constexpr std::size_t all_links_up_to = 4;  ///< ranks
 constexpr double link_limit = 1.20;
+constexpr double beyond_gpus = 1.5;  ///< times what a slow GPU does to the steps at the most
 
 bool is_time(double ms) { return std::isfinite(ms) && ms > 0; }
 
@@ -205,12 +207,22 @@ slowdown::LocateLimits limits_of(const CheckRound& baseline, const CheckRound& n
                                   {.gpu = threshold, .link = std::max(link_limit, threshold)});
 }
 
-Result<Judged> judge(const CheckRound& baseline, const CheckRound& now, double threshold) {
+Result<Judged> judge(const CheckRound& baseline, const CheckRound& now, double threshold,
+                     double step_factor) {
     const bool has_baseline = !baseline.gpus.empty() || !baseline.links.empty();
-    const auto limits = limits_of(baseline, now, threshold);
+    auto limits = limits_of(baseline, now, threshold);
     auto verdict =
         slowdown::locate(has_baseline ? baseline : compared_with_each_other(now), now, limits);
     if (!verdict) return verdict.error();
+    if (has_baseline && !verdict->gpus.empty() &&
+        step_factor > beyond_gpus * verdict->gpus.front().factor) {
+        slowdown::LocateLimits of_links = limits;
+        of_links.gpu = std::numeric_limits<double>::infinity();
+        auto links = slowdown::locate(baseline, now, of_links);
+        if (links && !links->links.empty() &&
+            links->links.front().factor > beyond_gpus * verdict->gpus.front().factor)
+            verdict = std::move(links);
+    }
     return Judged{std::move(*verdict), has_baseline, limits};
 }
 

@@ -66,9 +66,12 @@ struct Judged {
     bool has_baseline = true;            ///< false: GPUs were compared with others of their type
     slowdown::LocateLimits limits = {};  ///< that the verdict was held to
 };
+/// A slow GPU slows its links, and they are not blamed for it: unless steps have become so much
+/// slower (step_factor; 0: not known) that no GPU that was found explains it and links do, as where
+/// other work on the machine slows all products a little and a link is a hundred times slow.
 /// Errors: answers that contradict each other.
 Result<Judged> judge(const slowdown::CheckRound& baseline, const slowdown::CheckRound& now,
-                     double threshold);
+                     double threshold, double step_factor = 0);
 
 inline constexpr double clear_factor = 1.3;  ///< from here on two rounds that agree decide
 /// Whether noise leaves what is slow by clear_factor, or by the threshold, to be told from it.

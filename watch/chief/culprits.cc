@@ -15,6 +15,7 @@ constexpr double lost_again = 1.10;   ///< and by so much
 constexpr double other_factor = 1.1;  ///< by which a factor must change to be said again
 constexpr double of_excess = 0.25;    ///< that is left where it has recovered,
 constexpr double recovered = 1.5;     ///< but never from here on
+constexpr double lesser = 0.25;       ///< of the excess of the slowest
 
 bool is_same_place(const SlowReport& a, const SlowReport& b) {
     return a.cause == b.cause &&
@@ -39,6 +40,8 @@ bool is_among(const Gpus& gpus, const Links& links, const Culprit& one) {
     return std::ranges::any_of(gpus, is_it) || std::ranges::any_of(links, is_it);
 }
 
+bool is_named(const Culprit& one) { return one.report.cause != SlowCause::unknown; }
+
 bool has_changed(const SlowReport& told, const SlowReport& now) {
     const double ratio = now.factor / told.factor;
     return told.action != now.action || ratio > other_factor || ratio < 1 / other_factor;
@@ -55,8 +58,11 @@ bool is_due(const Culprit& one, double now_s) {
 }  // namespace
 
 bool Culprits::any_open() const {
-    return std::ranges::any_of(all_, [](const Culprit& one) { return !one.is_over(); });
+    return std::ranges::any_of(all_,
+                               [](const Culprit& one) { return !one.is_over() && is_named(one); });
 }
+
+bool Culprits::any_named() const { return std::ranges::any_of(all_, is_named); }
 
 bool Culprits::any_open(SlowCause cause) const {
     return std::ranges::any_of(
@@ -89,6 +95,7 @@ void Culprits::note(Culprit culprit) {
 
 void Culprits::found(const slowdown::Verdict& verdict, const Trainer& trainer, std::int64_t onset) {
     without_place_ = 0;
+    if (!verdict.gpus.empty() || !verdict.links.empty()) explained(onset);
     for (const slowdown::SlowGpu& gpu : verdict.gpus)
         note({.report = {.life = life_,
                          .onset = onset,
@@ -112,8 +119,41 @@ void Culprits::found(const slowdown::Verdict& verdict, const Trainer& trainer, s
     }
 }
 
+void Culprits::unexplained(double factor, std::int64_t onset) {
+    note({.report = {.life = life_,
+                     .onset = onset,
+                     .at = {},
+                     .peer = {},
+                     .cause = SlowCause::unknown,
+                     .factor = factor}});
+}
+
+/// What is slow has a name now.
+void Culprits::explained(std::int64_t epoch_s) {
+    for (Culprit& one : all_)
+        if (!one.is_over() && !is_named(one))
+            one.report.relief = std::max(epoch_s, one.report.onset);
+}
+
+slowdown::Verdict Culprits::without_lesser(slowdown::Verdict verdict) const {
+    const auto drop = [&](auto& found) {
+        if (found.empty()) return;
+        const double slowest = found.front().factor - 1;  // the slowest is the first
+        std::erase_if(found, [&](const auto& measured) {
+            return measured.factor - 1 < lesser * slowest &&
+                   std::ranges::none_of(all_, [&](const Culprit& one) {
+                       return !one.is_over() && is_of(measured, one);
+                   });
+        });
+    };
+    drop(verdict.gpus);
+    drop(verdict.links);
+    return verdict;
+}
+
 void Culprits::suspected(const SlowPlace& at, const SlowPlace& peer, double factor,
                          std::int64_t onset) {
+    explained(onset);
     note({.report = {.life = life_,
                      .onset = onset,
                      .at = at,
@@ -166,12 +206,13 @@ void Culprits::over(std::int64_t epoch_s) {
         if (!one.is_over()) one.report.relief = std::max(epoch_s, one.report.onset);
 }
 
-std::vector<SlowReport> Culprits::due(double now_s) {
+std::vector<SlowReport> Culprits::due(double now_s, std::int64_t steps) {
     std::vector<SlowReport> reports;
     for (Culprit& one : all_) {
         const bool ends = one.is_over() && one.told && one.told->relief == 0;
         if (!ends && (one.is_over() || !is_due(one, now_s) || !bucket_.has_one(now_s))) continue;
         bucket_.take_one(now_s);
+        one.report.steps = steps;
         one.told = one.report;
         one.told_at_s = now_s;
         reports.push_back(one.report);

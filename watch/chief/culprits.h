@@ -38,6 +38,11 @@ class Culprits {
     /// Without those that are open and have recovered: a machine that others load measures links a
     /// few tens of percent slow for ever, which is no link ten times slow.
     [[nodiscard]] slowdown::Verdict without_recovered(slowdown::Verdict verdict) const;
+    /// The steps are slow, and nobody can tell what is.
+    void unexplained(double factor, std::int64_t onset);
+    /// Without those new ones that can be no cause of what the slowest GPU, or link, does: all wait
+    /// for that one. On a busy machine the GPU beside a slow one is a little slow, too.
+    [[nodiscard]] slowdown::Verdict without_lesser(slowdown::Verdict verdict) const;
     /// A check has measured `round`: those that are not in its verdict were healthy, once more.
     void rechecked(const slowdown::Verdict& verdict, const slowdown::CheckRound& round,
                    std::int64_t epoch_s, int enough = healthy_checks);
@@ -47,16 +52,19 @@ class Culprits {
     void clear() { all_.clear(); }
 
     /// What is to be reported now: at most one of each in ten seconds, but for the first and the
-    /// last.
-    std::vector<SlowReport> due(double now_s);
+    /// last. steps: of the job that were watched so far.
+    std::vector<SlowReport> due(double now_s, std::int64_t steps);
     [[nodiscard]] const std::vector<Culprit>& all() const { return all_; }
+    /// Any but what is unexplained.
     [[nodiscard]] bool any_open() const;
+    [[nodiscard]] bool any_named() const;
     [[nodiscard]] bool any_open(SlowCause cause) const;
     /// Links that no report can name: between GPUs of one node whose numbers are not known.
     [[nodiscard]] std::size_t without_place() const { return without_place_; }
 
   private:
     void note(Culprit culprit);
+    void explained(std::int64_t epoch_s);
 
     std::uint32_t life_;
     std::vector<Culprit> all_;

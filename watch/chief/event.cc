@@ -32,6 +32,7 @@ void Chief::State::on_steps(const JobSteps& seen) {
         recent_.push_back(step);
         if (recent_.size() > 2 * recent_steps) recent_.pop_front();
         ++steps_since_word_;
+        ++steps_watched_;
         if (open_) count_step(step);
     }
     const bool told = seen.step == Step::onset || seen.step == Step::changed;
@@ -190,8 +191,17 @@ void Chief::State::begin_checks(bool is_narrow) {
     note(line("Performing validation", "validation", {{"narrow", open.is_narrow}}));
 }
 
-/// Other frameworks: nothing can be checked while they run. A slow GPU waits least, so that of GPUs
-/// nothing is said at all.
+/// Whoever asks is told what it costs, at least.
+void Chief::State::tell_unexplained() {
+    if (culprits_.any_open()) return;
+    const bool is_first = culprits_.all().empty();
+    const double present = std::max(open_->settled, present_level());
+    culprits_.unexplained(present / open_->healthy, open_->onset_ms / 1000);
+    if (is_first) culprits_.lost(open_->lost_s);
+}
+
+/// Other frameworks: nothing can be checked while they run. A slow GPU waits least, so that no GPU
+/// is named at all.
 void Chief::State::conclude_without_checks() {
     Open& open = *open_;
     open.phase = Phase::known;
@@ -222,6 +232,7 @@ void Chief::State::conclude_without_checks() {
                              names.empty() ? "none" : names),
                  "no_check"));
     if (is_first) culprits_.lost(open.lost_s);
+    tell_unexplained();
     if (options_.mode != SlowdownMode::mitigate || !options_.elastic) return;
     const slowdown::Priced restart{Strategy::restart, usual_restart_s};
     auto rental = slowdown::SkiRental::begin(1, std::span(&restart, 1));
@@ -230,11 +241,12 @@ void Chief::State::conclude_without_checks() {
     if (auto due = open.rental->iteration(1 + open.lost_s)) open.due = *due;
 }
 
-void Chief::State::conclude(const slowdown::Verdict& verdict, const slowdown::CheckRound& told) {
+void Chief::State::conclude(const slowdown::Verdict& all, const slowdown::CheckRound& told) {
     Open& open = *open_;
-    const bool is_first = culprits_.all().empty();
+    const bool is_first = !culprits_.any_named();
+    const slowdown::Verdict verdict = culprits_.without_lesser(all);
     const std::int64_t onset = is_first ? open.onset_ms / 1000 : now_.epoch_ms / 1000;
-    culprits_.rechecked(verdict, told, now_.epoch_ms / 1000, 1);
+    culprits_.rechecked(all, told, now_.epoch_ms / 1000, 1);
     tell_healthy();
     culprits_.found(verdict, trainer_, onset);
     if (is_first) culprits_.lost(open.lost_s);

@@ -57,8 +57,6 @@ std::vector<std::string> report_command(const std::string& program, const SlowRe
                                    fmt::format("{:.6g}", wait_s),
                                    "--onset",
                                    std::to_string(report.onset),
-                                   "--at",
-                                   to_string(report.at),
                                    "--cause",
                                    std::string(slowdown::name(report.cause)),
                                    "--factor",
@@ -69,8 +67,10 @@ std::vector<std::string> report_command(const std::string& program, const SlowRe
                                    fmt::format("{:.6g}", report.lost_s),
                                    "--life",
                                    std::to_string(report.life)};
+    if (!report.at.node.empty()) words.insert(words.end(), {"--at", to_string(report.at)});
     if (!report.peer.node.empty()) words.insert(words.end(), {"--peer", to_string(report.peer)});
     if (report.relief != 0) words.insert(words.end(), {"--relief", std::to_string(report.relief)});
+    if (report.steps != 0) words.insert(words.end(), {"--steps", std::to_string(report.steps)});
     return words;
 }
 

@@ -91,6 +91,7 @@ class Chief::State {
     void end_profile();
     void begin_checks(bool is_narrow);
     void conclude_without_checks();
+    void tell_unexplained();
     /// told: what was measured well enough to forgive whoever is not in the verdict.
     void conclude(const slowdown::Verdict& verdict, const slowdown::CheckRound& told);
     void begin_rental();
@@ -160,6 +161,7 @@ class Chief::State {
     std::deque<StepDone> steps_;
     std::deque<IterationTime> recent_;  ///< of the job, since the last word
     std::size_t steps_since_word_ = 0;
+    std::int64_t steps_watched_ = 0;
     StepLevel healthy_;
     double quiet_until_s_ = 0;  ///< no event opens before
 

@@ -218,7 +218,7 @@ void Chief::State::tell_stuck() {
 // ---- reports -----------------------------------------------------------------------------------
 
 void Chief::State::report() {
-    for (SlowReport& report : culprits_.due(now_.steady_s)) {
+    for (SlowReport& report : culprits_.due(now_.steady_s, steps_watched_)) {
         note(problem("reported: " + slow_word(report), "report",
                      {{"onset", report.onset},
                       {"action", std::string(to_string(report.action))},

@@ -124,8 +124,9 @@ void Chief::State::tell_odd_gpus() {
 void Chief::State::take_validation(const slowdown::CheckRound& round, double seconds) {
     if (!open_ || open_->phase != Phase::checking) return;
     rounds_.add(round, now_.steady_s);
-    const auto judged = judge(baseline_.all(), rounds_.all(), options_.threshold);
-    const auto alone = judge(baseline_.all(), round, options_.threshold);
+    const double slower = present_level() / open_->healthy;
+    const auto judged = judge(baseline_.all(), rounds_.all(), options_.threshold, slower);
+    const auto alone = judge(baseline_.all(), round, options_.threshold, slower);
     if (!judged || !alone) return nothing_found((judged ? alone : judged).error().message());
     slowdown::Verdict verdict = judged->verdict;
     // The median of three rounds leaves out what one of them saw; of two it does not.
@@ -185,6 +186,11 @@ void Chief::State::nothing_slow(const Judged& judged) {
         open_->next_recheck_s = now_.steady_s + options_.recheck_s;
         return;
     }
+    if (!judged.verdict.common.empty())
+        return nothing_found(
+            fmt::format("the GPUs are all {:.2f} times slower than before: that is "
+                        "heat, a power cap or clocks, and none is the cause",
+                        judged.verdict.common.front().factor));
     nothing_found(judged.has_baseline
                       ? "no GPU and no link is slower than before"
                       : "no GPU is slower than others of its type; without a pre-check "
@@ -204,7 +210,8 @@ void Chief::State::take_recheck(const slowdown::CheckRound& round, double second
         if (gpu.factor >= clear_factor) clear.gpus.push_back(gpu);
     for (const slowdown::SlowLink& link : slow.links)
         if (link.factor >= clear_factor) clear.links.push_back(link);
-    culprits_.found(in_both(clear, found_before_), trainer_, now_.epoch_ms / 1000);
+    culprits_.found(culprits_.without_lesser(in_both(clear, found_before_)), trainer_,
+                    now_.epoch_ms / 1000);
     found_before_ = std::move(clear);
     tell_healthy();
     if (!culprits_.any_open()) over_by_check();
@@ -248,6 +255,7 @@ void Chief::State::nothing_found(const std::string& why) {
                              gives_up ? "it is looked for no more"
                                       : fmt::format("again in {:.0f} s", pause_s)),
                  "no_cause", {{"attempts", std::int64_t{open.attempts}}}));
+    if (gives_up) tell_unexplained();
     open.decided_s = now_.steady_s;
     open.settled = std::max(open.settled, present_level());
     open.phase = gives_up ? Phase::known : Phase::pausing;
