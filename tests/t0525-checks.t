@@ -77,7 +77,7 @@ ok "which is noted" wait_until '[[ $(extra_of n1) == *"seen=1"* ]]'
 ok "it says so again" wait_until 'report n1 --lost-s 5' 40
 ok "it ends" ends
 is "$(grep -c 'node n1 is avoided' "$log")" 0 "one job alone has no node avoided"
-like "$(arena slowdown list)" 'n1: GPU 1 computes 2.1 times slower \(not confirmed by other jobs\)' "arena slowdown list says so"
+like "$(arena slowdown list)" 'n1: GPU 1 computes 2.1 times slower \(not confirmed by other users. jobs or a check\)' "arena slowdown list says so"
 like "$(arena slowdown list)" 'n1: which holds until [0-9-]+ [0-9:]+ UTC; then a check is due' "and how long"
 watched_job=$(watch_on n1)
 ok "another job runs there" wait_started "$watched_job" 1 60

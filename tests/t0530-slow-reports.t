@@ -36,11 +36,11 @@ is "$(grep -c '^ARENA_SLOWDOWN=' "$gates/$bare.env.0")" 0 "one that is not watch
 slow() {
     local user=$1 job=$2
     shift 2
-    "$user" env SLURM_JOB_ID="$job" SLURM_CONF="$SLURM_CONF" PATH="$PATH" "$stage/bin/arena" slowdown report --onset "$now" "$@" 2>&1
+    "$user" env SLURM_JOB_ID="$job" SLURM_CONF="$SLURM_CONF" PATH="$PATH" "$stage/bin/arena" slowdown report --onset "$now" --steps 100 "$@" 2>&1
 }
 # text [KEY=VALUE...]: a report as it travels, with these in place of its own
 text() {
-    local text="life=0;onset=$now;at=${nodes[0]}/1;cause=compute;factor=2.1;action=S2;lost_s=0" pair
+    local text="life=0;onset=$now;at=${nodes[0]}/1;cause=compute;factor=2.1;action=S2;lost_s=0;steps=100" pair
     for pair; do text=$(sed -E "s#(^|;)${pair%%=*}=[^;]*#\1$pair#" <<<"$text"); done
     echo "arena:slow;$text"
 }
@@ -70,6 +70,7 @@ refused_by_ctld 'is no report' "$wrong" "$(text)$(printf ' %.0s' {1..600})"
 refused_by_ctld 'is no node of it' "$wrong" "$(text)"
 refused_by_ctld 'has 2 GPUs, none of index 2' "$watched" "$(text at="${nodes[0]}/2")"
 refused_by_ctld 'GPU 1 of .* is not one of its own' "$wrong" "$(text at="$(job_field "$wrong" NodeList)/1")"
+refused_by_ctld '4 of its steps were watched, and nothing counts before 5' "$watched" "$(text steps=4)"
 refused_by_ctld 'in its life 0, not 5' "$wrong" "$(text life=5)"
 refused_by_ctld 'before its start' "$wrong" "$(text onset=1000000000)"
 refused_by_ctld 'is not watched' "$bare" "$(text at="$(job_field "$bare" NodeList)/0")"
@@ -118,6 +119,15 @@ like "$(arena slowdown list)" "${nodes[0]}: a check is asked for" "the list says
 ok "root takes it for healthy" arena slowdown clear "${nodes[0]}"
 ok "and AdminComment shows it no more" wait_until "[[ \$(job_field $watched AdminComment) == '$before lost=0s' ]]" 10
 is "$(counted open)" 1 "one goes on"
+
+# ---- nobody knows what --------------------------------------------------------------------------------
+out=$(slow as_root "$roots" --cause unknown --factor 1.95 --lost-s 3); is "$?" 0 "steps that nobody can explain are reported"
+ok "AdminComment shows it" wait_until "[[ \$(arena_word $roots slow) == steps:unknown:x1.9 || \$(arena_word $roots slow) == steps:unknown:x2.0 ]]" 20
+like "$(arena slowdown show "$roots")" "JobId=$roots: its steps take 1.95 times as long as before, which has cost .* so far; which GPU or link is slow is not known" "and arena slowdown show says so, and what it costs"
+like "$(arena slowdown list)" "$roots +not known +unknown +x1.9" "arena slowdown list, too"
+is "$(scontrol show node "${place%/*}" | grep -c 'slow=[^ ]*unknown')" 0 "which is held against no node"
+out=$(slow as_root "$roots" --cause unknown --factor 1.95 --lost-s 3 --relief "$now"); is "$?" 0 "until it is over"
+out=$(slow as_root "$roots" --at "$place" --cause unknown --factor 2); is "$?" 2 "it has no place: exit code 2"
 
 # ---- too many ------------------------------------------------------------------------------------------
 # One scontrol that is told many updates sends them as fast as slurmctld answers.

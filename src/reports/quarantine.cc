@@ -5,6 +5,7 @@
 #include <cmath>
 #include <map>
 #include <string_view>
+#include <tuple>
 #include <utility>
 
 namespace arena {
@@ -19,14 +20,15 @@ std::vector<NodeIndex> choose_quarantined(std::vector<Suspect> suspects,
         usable[nodes[i].gpu_type] += nodes[i].total_gpus > 0 && !gone.contains(i);
     }
     std::sort(suspects.begin(), suspects.end(), [](const Suspect& a, const Suspect& b) {
-        return std::pair(-a.since, a.node) < std::pair(-b.since, b.node);
+        return std::tuple(!a.trusted, -a.since, a.node) < std::tuple(!b.trusted, -b.since, b.node);
     });
     std::map<std::string_view, double> taken;
     std::vector<NodeIndex> chosen;
     for (const Suspect& suspect : suspects) {
         const std::string_view type = nodes[suspect.node].gpu_type;
         const double share = std::floor(of_type[type] * rules.max_quarantined_percent / 100);
-        const double most = rules.max_quarantined_percent > 0 ? std::max(share, 1.0) : 0;
+        const double least = suspect.trusted && rules.max_quarantined_percent > 0 ? 1 : 0;
+        const double most = std::max(share, least);
         if (taken[type] + 1 > std::min(most, of_type[type] - 1)) continue;
         const bool is_usable = !gone.contains(suspect.node);
         if (is_usable && usable[type] <= 1) continue;

@@ -22,8 +22,8 @@ enum class Quarantine {
 
 struct SlowdownRules {
     Quarantine quarantine = Quarantine::avoid;
-    double max_quarantined_percent = 5;  ///< of the nodes of a type; at least one node, unless 0
-    std::int64_t confirmations = 2;      ///< different jobs
+    double max_quarantined_percent = 5;  ///< of the nodes of a type
+    std::int64_t confirmations = 2;      ///< of different users
     double recheck_s = 3600;             ///< how long a verdict holds without another
     std::string check_user;              ///< whose checks may run on a reserved node: profile.user
 };
@@ -32,10 +32,13 @@ struct SlowdownRules {
 struct Suspect {
     NodeIndex node = 0;
     std::int64_t since = 0;  ///< of the latest of them
+    bool trusted = true;     ///< a check or an administrator says so, not users' jobs alone
+    double factor = 1;       ///< times slower, of the slowest of them
 };
 /// Those of the suspects that may be kept from jobs: as many as the rules allow, and never the last
-/// node of a GPU type, or the last one but for those that are `gone`: down or drained. The latest
-/// stay.
+/// node of a GPU type, or the last one but for those that are `gone`: down or drained. Of a type so
+/// small that its share is no whole node one may be, where that is trusted. Trusted ones come
+/// first, then the latest.
 std::vector<NodeIndex> choose_quarantined(std::vector<Suspect> suspects,
                                           const std::vector<NodeState>& nodes,
                                           const SlowdownRules& rules,

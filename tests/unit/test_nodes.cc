@@ -66,13 +66,15 @@ TEST(slow_facts_survive_their_text_form) {
     slow.cause = SlowCause::communication;
     slow.factor = 7.85;
     slow.seen = 9;
-    slow.by = {4, 5, 4294967295};
+    slow.by = {{4, 1000}, {5, 0}, {4294967295}};
+    slow.checked = 1700001000;
     slow.since = 1700000000;
     slow.until = 1700003600;
     slow.driver = "550.54.15";
     std::string why;
-    for (const std::int64_t device : {std::int64_t{3}, any_gpu}) {
+    for (const std::int64_t device : {std::int64_t{3}, any_gpu, std::int64_t{0}}) {
         slow.device = device;
+        slow.peer = device == 0 ? "n4" : "";
         ck_assert(slow_fact(fact_of(slow), &why) == slow);
         const std::string text = format_node_extra({"", "", {fact_of(slow)}, ""});
         const NodeExtra extra = parse_node_extra(text);
@@ -80,13 +82,19 @@ TEST(slow_facts_survive_their_text_form) {
         ck_assert(slow_fact(extra.facts[0], &why) == slow);
     }
     ck_assert(why.empty());
+    expect_same(words_of(slow), "its link to n4 is 7.8 times slower");
+    slow.peer.clear();
+    slow.device = any_gpu;
     expect_same(words_of(slow), "it communicates 7.8 times slower");
-    for (const char* value : {"1:compute", "1:compute:nan", "1:compute:0.5", "1:compute:1e9",
-                              "-2:compute:2", "1:power:2", "9999:compute:2", ":compute:2"}) {
+    for (const char* value :
+         {"1:compute", "1:compute:nan", "1:compute:0.5", "1:compute:1e9", "-2:compute:2",
+          "1:power:2", "1:unknown:2", "9999:compute:2", ":compute:2"}) {
         why.clear();
         ck_assert_msg(!slow_fact({"slow", value, {}}, &why) && !why.empty(), "%s", value);
     }
     ck_assert(!slow_fact({"slow", "1:compute:2", {{"by", "1,2,3,4,5,6,7,8,9"}}}, &why));
+    for (const char* by : {"1:x", "1:-5", ":5", "1:2:3"})
+        ck_assert(!slow_fact({"slow", "1:compute:2", {{"by", by}}}, &why));
     ck_assert(!slow_fact({"slow", "1:compute:2", {{"until", "soon"}}}, &why));
 }
 
@@ -96,6 +104,7 @@ TEST(slow_facts_survive_their_text_form) {
 SlowVerdict verdict(JobId job, double factor = 2.1) {
     SlowVerdict v;
     v.job = job;
+    v.user = unnamed_user;
     v.node = "n1";
     v.device = 1;
     v.factor = factor;
@@ -119,6 +128,38 @@ TEST(one_job_alone_confirms_nothing) {
     ck_assert_msg(facts.size() == 2 && !is_confirmed(facts[1], rules), "of another device");
     for (JobId job = 20; job < 60; ++job) add_verdict(facts, verdict(job), 1100, rules);
     ck_assert_uint_eq(facts[0].by.size(), SlowFact::max_by);
+}
+
+SlowVerdict said_by(JobId job, std::uint32_t user, const std::string& node = "n1",
+                    const std::string& peer = "", double factor = 2.1) {
+    SlowVerdict v = verdict(job, factor);
+    v.user = user;
+    v.node = node;
+    v.peer = peer;
+    if (!peer.empty()) v.cause = SlowCause::communication;
+    return v;
+}
+
+TEST(all_jobs_of_one_user_are_one_voice) {
+    const SlowdownRules rules;
+    std::vector<SlowFact> facts;
+    for (JobId job = 1; job <= 100; ++job) add_verdict(facts, said_by(job, 1000), 1000, rules);
+    ck_assert(facts.size() == 1 && facts[0].seen == 1 && !is_confirmed(facts[0], rules));
+    ck_assert_msg(wants_check(facts[0], rules), "a check has to tell");
+    add_verdict(facts, said_by(200, 1001), 1000, rules);
+    ck_assert(facts[0].seen == 2 && is_confirmed(facts[0], rules));
+    for (JobId job = 300; job <= 400; ++job) add_verdict(facts, said_by(job, 1000), 1000, rules);
+    const auto& by = facts[0].by;
+    ck_assert_msg(std::find(by.begin(), by.end(), SlowVoice{200, 1001}) != by.end(),
+                  "one user's jobs push out no other's voice");
+    ck_assert_int_eq(facts[0].seen, 2);
+    SlowVerdict over = said_by(200, 1001);
+    over.is_over = true;
+    ck_assert(take_back(facts, over) && facts[0].seen == 1);
+    std::vector<SlowFact> roots;
+    for (const JobId job : {1U, 2U}) add_verdict(roots, said_by(job, admin_user), 1000, rules);
+    ck_assert_msg(is_confirmed(roots[0], rules) && !wants_check(roots[0], rules),
+                  "an administrator slanders nobody");
 }
 
 TEST(a_job_takes_back_its_own_word_alone) {
@@ -189,6 +230,71 @@ TEST(no_more_nodes_are_quarantined_than_the_rules_allow) {
     ck_assert(chosen(100).empty());
 }
 
+TEST(users_jobs_alone_take_no_more_than_the_share_of_a_type) {
+    const SlowdownRules rules;
+    std::vector<Suspect> suspects;
+    for (NodeIndex i = 0; i < 10; ++i)
+        suspects.push_back({.node = i, .since = 100 + i, .trusted = false});
+    for (const std::size_t nodes : {2U, 10U, 19U, 20U, 39U, 40U, 100U, 1000U}) {
+        const std::vector<Suspect> some(suspects.begin(),
+                                        suspects.begin() + std::min<std::ptrdiff_t>(nodes, 10));
+        const auto chosen = choose_quarantined(some, nodes_of(nodes), rules);
+        ck_assert_uint_eq(chosen.size(), std::min<std::size_t>(nodes / 20, 10));
+    }
+    suspects[0].trusted = true;
+    const std::vector<Suspect> two(suspects.begin(), suspects.begin() + 2);
+    ck_assert_msg(choose_quarantined(two, nodes_of(2), rules) == std::vector<NodeIndex>{0},
+                  "a check's or an administrator's word counts in a small cluster, too");
+    ck_assert_msg(choose_quarantined(suspects, nodes_of(20), rules) == std::vector<NodeIndex>{0},
+                  "and comes first");
+}
+
+// ---- links
+// ---------------------------------------------------------------------------------------
+
+LinkCulprits culprits(std::vector<SlowNodeLink> links) {
+    return find_link_culprits(std::move(links));
+}
+
+TEST(both_ends_of_a_slow_link_are_suspects_until_a_third_node_tells) {
+    using Nodes = std::vector<NodeIndex>;
+    using Pairs = std::vector<NodePair>;
+    ck_assert(culprits({}).nodes.empty());
+    const LinkCulprits one = culprits({{{1, 2}, 100}});
+    ck_assert(one.nodes.empty() && one.open == Pairs({{1, 2}}));
+    const LinkCulprits third = culprits({{{1, 2}, 100}, {{1, 3}, 90}});
+    ck_assert(third.nodes == Nodes{1} && third.open.empty());
+    const LinkCulprits higher = culprits({{{1, 2}, 100}, {{2, 3}, 90}});
+    ck_assert_msg(higher.nodes == Nodes{2}, "whichever index it has");
+}
+
+TEST(a_link_a_little_slow_is_no_witness_beside_one_that_is_a_hundred_times_slow) {
+    const LinkCulprits noise = culprits({{{1, 2}, 100}, {{2, 3}, 1.4}});
+    ck_assert_msg(noise.nodes.empty() && noise.open.size() == 2, "2 would be blamed for 1");
+    const LinkCulprits found = culprits({{{1, 2}, 100}, {{1, 3}, 98}, {{2, 3}, 1.4}});
+    ck_assert(found.nodes == std::vector<NodeIndex>{1});
+    ck_assert(found.open == std::vector<NodePair>({{2, 3}}));
+}
+
+TEST(where_all_links_are_slow_no_node_is_the_culprit) {
+    ck_assert(culprits({{{0, 1}, 3}, {{0, 2}, 3.1}, {{1, 2}, 2.9}}).nodes.empty());
+    const LinkCulprits two =
+        culprits({{{0, 1}, 9}, {{0, 2}, 9}, {{0, 3}, 9}, {{4, 5}, 9}, {{4, 6}, 9}});
+    ck_assert_msg((two.nodes == std::vector<NodeIndex>{0, 4}), "two may be, far from each other");
+}
+
+TEST(a_job_takes_back_its_own_word_alone_of_one_link) {
+    const SlowdownRules rules;
+    std::vector<SlowFact> facts;
+    add_verdict(facts, said_by(7, 1000, "n1", "n2"), 1000, rules);
+    add_verdict(facts, said_by(7, 1000, "n1", "n3"), 1000, rules);
+    ck_assert_uint_eq(facts.size(), 2);
+    SlowVerdict over = said_by(7, 1000, "n1", "n2");
+    over.is_over = true;
+    ck_assert(take_back(facts, over));
+    ck_assert(facts.size() == 1 && facts[0].peer == "n3");
+}
+
 // ---- book
 // ----------------------------------------------------------------------------------------
 
@@ -228,16 +334,16 @@ TEST(two_jobs_verdicts_make_all_avoid_the_node) {
     BookScene scene;
     scene.extra(0, "rack=7");
     ck_assert_uint_eq(scene.round(), 0);
-    ck_assert(scene.book.note(verdict(7)));
+    ck_assert(scene.book.note(said_by(7, admin_user)));
     ck_assert_uint_eq(scene.round(), 1);
     expect_same(scene.extra(0),
-                "rack=7 arena:v1 slow=1:compute:2.10 seen=1 by=7 since=1000 until=4600");
+                "rack=7 arena:v1 slow=1:compute:2.10 seen=1 by=7:0 since=1000 until=4600");
     ck_assert(scene.book.avoided().empty());
     // Another life of slurmctld, the same job again, then another.
     scene.book = NodeBook(SlowdownRules{});
-    (void)scene.book.note(verdict(7));
+    (void)scene.book.note(said_by(7, admin_user));
     ck_assert_msg(scene.round() == 0, "%s", scene.extra(0).c_str());
-    (void)scene.book.note(verdict(8));
+    (void)scene.book.note(said_by(8, admin_user));
     ck_assert_uint_eq(scene.round(), 1);
     ck_assert(scene.book.avoided() == std::vector<NodeIndex>{0});
     ck_assert(scene.view.snapshot.nodes[0].slow == 2.1);
@@ -248,6 +354,85 @@ TEST(two_jobs_verdicts_make_all_avoid_the_node) {
     ck_assert_uint_eq(scene.round(), 1);
     expect_same(scene.extra(0), "rack=7");
     ck_assert(scene.book.avoided().empty());
+}
+
+/// A link is told of both ends, as the scheduler does.
+void note_link(BookScene& scene, JobId job, std::uint32_t user, const std::string& a,
+               const std::string& b, double factor = 50) {
+    ck_assert(scene.book.note(said_by(job, user, a, b, factor)));
+    ck_assert(scene.book.note(said_by(job, user, b, a, factor)));
+}
+
+TEST(the_healthy_end_of_a_slow_link_is_never_avoided_alone) {
+    for (const char* slow : {"n1", "n2", "n3"}) {
+        const std::string a = slow, b = a == "n1" ? "n2" : "n1", c = a == "n3" ? "n2" : "n3";
+        BookScene scene({}, 3);
+        note_link(scene, 7, admin_user, a, b);
+        scene.round();
+        ck_assert(scene.book.avoided().empty() && scene.book.avoidance().pairs.empty());
+        note_link(scene, 8, admin_user, b, a);
+        scene.round();
+        ck_assert_msg(scene.book.avoided().empty(), "nobody knows which");
+        ck_assert_uint_eq(scene.book.avoidance().pairs.size(), 1);
+        ck_assert(scene.view.snapshot.nodes[0].slow == 1 && scene.view.snapshot.nodes[1].slow == 1);
+        ck_assert(scene.log().find("are avoided: the link between them is slow") !=
+                  std::string::npos);
+        note_link(scene, 9, admin_user, a, c);
+        scene.round();
+        ck_assert_uint_eq(scene.book.avoided().size(), 1);
+        expect_same(scene.view.snapshot.nodes[scene.book.avoided()[0]].name, a);
+        ck_assert(scene.view.snapshot.nodes[scene.book.avoided()[0]].slow == 50);
+        ck_assert(scene.book.avoidance().pairs.empty());
+        ck_assert_uint_eq(scene.book.avoidance().innocent.size(), 2);
+        scene.book = NodeBook(SlowdownRules{});  // what is written of it is all that it takes
+        scene.round();
+        ck_assert_uint_eq(scene.book.avoided().size(), 1);
+    }
+}
+
+TEST(one_users_jobs_slander_no_node_but_his_own_jobs_avoid_it) {
+    BookScene scene({}, 40);
+    for (JobId job = 7; job < 12; ++job) (void)scene.book.note(said_by(job, 1000));
+    scene.round();
+    ck_assert(scene.book.avoided().empty());
+    ck_assert(!scene.book.is_confirmed("n1") && scene.view.snapshot.nodes[0].slow == 1);
+    ck_assert(scene.book.avoidance().own.at(1000).nodes == std::vector<NodeIndex>{0});
+    (void)scene.book.note(said_by(20, 1001));
+    scene.round();
+    ck_assert(scene.book.avoided() == std::vector<NodeIndex>{0});
+}
+
+TEST(in_a_small_cluster_users_jobs_wait_for_a_check) {
+    BookScene scene;
+    (void)scene.book.note(said_by(7, 1000));
+    (void)scene.book.note(said_by(8, 1001));
+    scene.round();
+    ck_assert(scene.book.avoided().empty());
+    ck_assert_uint_eq(scene.book.slow("n1").size(), 1);
+    ck_assert(scene.log().find("arena slowdown check n1 tells") != std::string::npos);
+    scene.round();
+    ck_assert_msg(scene.log().empty(), "said once");
+    NodeCheckNews news{.node = "n1", .driver = "1", .whole = true, .verdict = {}};
+    news.verdict.devices.push_back({});
+    news.verdict.devices[0].device = 1;
+    news.verdict.devices[0].state = DeviceVerdict::State::slow;
+    news.verdict.devices[0].factor = 2;
+    scene.book.note_check(news);
+    scene.round();
+    ck_assert(scene.book.avoided() == std::vector<NodeIndex>{0});
+    scene.book = NodeBook(SlowdownRules{});
+    scene.round();
+    ck_assert_msg(scene.book.avoided().size() == 1, "the node's Extra keeps that");
+}
+
+TEST(pairs_of_users_word_alone_stay_within_the_share) {
+    for (const std::size_t nodes : {4U, 39U, 40U}) {
+        BookScene scene({}, nodes);
+        note_link(scene, 7, 1000, "n1", "n2");
+        note_link(scene, 8, 1001, "n1", "n2");
+        scene.round();
+        ck_assert_uint_eq(scene.book.avoidance().pairs.size(), nodes == 40 ? 1 : 0);
+    }
 }
 
 TEST(what_an_administrator_writes_counts) {
@@ -479,7 +664,8 @@ TEST(a_job_is_left_with_the_other_nodes) {
     view.snapshot.time_s = 1000;
     view.snapshot.nodes = nodes_of(4);
     view.snapshot.node_sets = {{0, 1, 2, 3}, {0, 1}, {2}};
-    Avoidance avoidance(view, {2});
+    const AvoidedNodes third{.nodes = {2}}, nothing;
+    Avoidance avoidance(view, third);
     JobView job;
     job.slots = {{"main", Place{.node_set = 1}, false}, {"all", Place{.node_set = 0}, false}};
     job.facts.mark = JobMark{};
@@ -498,9 +684,63 @@ TEST(a_job_is_left_with_the_other_nodes) {
     avoidance.restrict(named);
     ck_assert_msg(named.node_set == 2 && named.avoided.empty(), "it has no other node");
     JobView plain;
-    Avoidance none(view, {});
+    Avoidance none(view, nothing);
     none.restrict(plain);
     ck_assert(plain.node_set == 0 && view.snapshot.node_sets.size() == sets);
+}
+
+TEST(of_a_pair_a_job_avoids_both_then_one_then_none) {
+    ClusterView view;
+    view.snapshot.time_s = 1000;
+    view.snapshot.nodes = nodes_of(3);
+    view.snapshot.node_sets = {{0, 1, 2}};
+    const AvoidedNodes pair{.pairs = {{0, 1}}};
+    for (const JobId id : {1U, 2U}) {
+        Avoidance avoidance(view, pair);
+        JobView job;
+        job.id = id;
+        job.slots = {{"main", Place{.node_set = 0}, false}};
+        avoidance.restrict(job);
+        const auto nodes = [&] { return view.snapshot.node_sets[job.node_set]; };
+        ck_assert(nodes() == std::vector<NodeIndex>{2});
+        ck_assert(ease_avoidance(job));
+        ck_assert_msg(nodes().size() == 2 && nodes()[1] == 2, "another end from job to job");
+        ck_assert_uint_eq(nodes()[0], id % 2 == 0 ? 1 : 0);
+        ck_assert_uint_eq(job.slots[0].place.node_set, job.node_set);
+        ck_assert(ease_avoidance(job) && nodes().size() == 3 && job.avoided.empty());
+        ck_assert(!ease_avoidance(job));
+    }
+}
+
+TEST(a_user_avoids_what_his_own_jobs_found) {
+    ClusterView view;
+    view.snapshot.nodes = nodes_of(3);
+    view.snapshot.node_sets = {{0, 1, 2}};
+    AvoidedNodes own;
+    own.own[1000].nodes = {1};
+    Avoidance avoidance(view, own);
+    JobView his, others;
+    his.user_id = 1000;
+    others.user_id = 1001;
+    avoidance.restrict(his);
+    avoidance.restrict(others);
+    ck_assert(his.avoided == std::vector<NodeIndex>{1} && others.avoided.empty());
+}
+
+TEST(a_job_leaves_both_ends_of_a_slow_link_or_none) {
+    ClusterView view;
+    view.snapshot.nodes = nodes_of(3);
+    const std::vector<AvoidedNode> wishes{{"n1", 5000}, {"n2", 5000}};
+    AvoidedNodes avoided{.open = {{0, 1}}, .linked = {0, 1}};
+    JobView job;
+    job.nodes = {0, 1};
+    ck_assert_uint_eq(nodes_to_leave(job, wishes, view.snapshot, avoided).size(), 2);
+    job.nodes = {1, 2};
+    ck_assert(nodes_to_leave(job, wishes, view.snapshot, avoided).empty());
+    avoided = {.innocent = {1}};
+    job.nodes = {0, 1};
+    ck_assert(nodes_to_leave(job, wishes, view.snapshot, avoided) ==
+              std::vector<std::string>{"n1"});
 }
 
 TEST(a_users_own_excludes_come_back_unless_changed) {

@@ -143,6 +143,77 @@ TEST(a_job_that_needs_an_avoided_node_gets_it) {
     }
 }
 
+TEST(no_job_has_both_ends_of_a_slow_link) {
+    for (const JobId id : {1U, 2U}) {
+        NodesScene scene;
+        const std::string link = " seen=2 since=99999000 until=100003000",
+                          slow = "arena:v1 slow=*:communication:50.00 ";
+        scene.host.view.node_records[0].extra = slow + "peer=n2" + link;
+        scene.host.view.node_records[1].extra = slow + "peer=n1" + link;
+        Request wanted = Scene::request();
+        wanted.min_gpus = wanted.max_gpus = 4;
+        scene.job(id, wanted);
+        scene.pair(9);
+        scene.round();
+        ck_assert_msg(called(scene.host, id == 1 ? "start 1 n1,n3" : "start 2 n2,n3"),
+                      "one of them, another one for another job");
+        ck_assert_msg(scene.started_on(9, id == 1 ? "n2" : "n1"), "which one node's jobs may have");
+        // With room elsewhere neither.
+        NodesScene roomy;
+        roomy.node("n4", "a40", 2, 2);
+        roomy.host.view.node_records = scene.host.view.node_records;
+        roomy.job(id, wanted);
+        roomy.round();
+        ck_assert(called(roomy.host, "start " + std::to_string(id) + " n3,n4"));
+    }
+}
+
+/// A watched job leaves both; where it finds the next link slow, the node that both have.
+TEST(a_job_that_leaves_a_slow_link_comes_to_healthy_nodes) {
+    for (const char* slow : {"n1", "n2"}) {
+        NodesScene scene;
+        Request wanted = Scene::request();
+        wanted.min_gpus = wanted.max_gpus = 4;
+        wanted.elastic = true;
+        wanted.steps = 1000000;
+        scene.job(1, wanted);
+        scene.round();
+        ck_assert(called(scene.host, "start 1 n1,n2"));
+        const std::vector<std::vector<NodeIndex>> places{{0, 1}, {0, 2}};
+        for (const auto& nodes : places) {
+            const auto name = [&](std::size_t i) {
+                return scene.host.view.snapshot.nodes[nodes[i]].name;
+            };
+            if (name(0) != slow && name(1) != slow) break;
+            scene.run(1, nodes[0]);
+            scene.view(1).nodes = nodes;
+            scene.host.view.snapshot.nodes[nodes[1]].free_gpus -= 2;
+            LeftSlowReport left{.job = 1, .user = 1000, .gpus = 4, .report = {}, .voice = 1000};
+            left.report.at = {name(0), 0};
+            left.report.peer = {name(1), 0};
+            left.report.cause = SlowCause::communication;
+            left.report.factor = 50;
+            left.report.action = SlowAction::s4;
+            scene.plan->on_slow_report(left, now_s);
+            scene.round();
+            ck_assert(called(scene.host, "leave 1"));
+            scene.take_changes();
+            JobView& back = scene.view(1);
+            back.facts.state = HostJobState::pending;
+            back.facts.held = true;
+            back.facts.mark = JobMark{Phase::held, 0, OtherHold::none, 0};
+            back.facts.mark->avoid = scene.host.last_move.avoid;
+            back.nodes.clear();
+            for (NodeState& node : scene.host.view.snapshot.nodes) node.free_gpus = 2;
+            scene.host.calls.clear();
+            scene.round();
+        }
+        ck_assert_msg(
+            called(scene.host, slow == std::string("n1") ? "start 1 n2,n3" : "start 1 n1,n3"),
+            "%s is slow", slow);
+    }
+}
+
 /// An elastic job on m1, the only node of its type.
 void run_on_the_only_node(NodesScene& scene) {
     scene.node("m1", "a100", 2, 2);

@@ -17,9 +17,13 @@ using arena::test::assert_text;
 namespace {
 
 const std::string compute =
-    "arena:slow;life=0;onset=1000;at=n3/1;cause=compute;factor=2.1;action=S2;lost_s=41";
+    "arena:slow;life=0;onset=1000;at=n3/1;cause=compute;factor=2.1;action=S2;lost_s=41;"
+    "steps=100";
 const std::string link =
-    "arena:slow;life=0;onset=1000;at=n3;cause=communication;factor=3;action=S4;lost_s=0;peer=n4";
+    "arena:slow;life=0;onset=1000;at=n3;cause=communication;factor=3;action=S4;lost_s=0;"
+    "steps=100;peer=n4";
+const std::string unknown =
+    "arena:slow;life=0;onset=1000;cause=unknown;factor=1.9;action=none;lost_s=11;steps=100";
 
 SlowReport report(const std::string& text = compute) { return parse_slowdown_report(text).value(); }
 
@@ -135,6 +139,11 @@ TEST(a_report_must_fit_the_job) {
     refused(
         compute, [](WatchedJob& j) { j.gpus_at = 1; }, "n3 has 1 GPU, none of index 1");
     refused(link, as_it_is, "n4 is no node of it");
+    refused(with(compute, ";steps=100", ""), as_it_is, "0 of its steps were watched");
+    WatchedJob root = watched();
+    root.by_admin = true;
+    assert_text(refuse_slow_report(report(with(compute, ";steps=100", "")), root), "");
+    assert_text(refuse_slow_report(report(unknown), watched()), "");
     WatchedJob job = watched();
     job.gpus_of_peer = 2;
     assert_text(refuse_slow_report(report(link), job), "");
@@ -180,6 +189,16 @@ TEST(the_book_counts_what_was_lost_once) {
     // The next life of the job begins anew.
     ck_assert(book.on_slow_report(left(1, with(compute, "life=0", "life=1"))));
     ck_assert_uint_eq(book.events(1).size(), 1);
+}
+
+TEST(steps_that_nobody_can_explain_are_an_event_of_no_node) {
+    assert_text(format_slow_report(report(unknown)), unknown);
+    SlowdownBook book;
+    ck_assert(book.on_slow_report(left(1, unknown)));
+    assert_text(book.words_of(1), "slow=steps:unknown:x1.9 action=none lost=11s");
+    ck_assert(!book.is_suspected("") || book.events(1).size() == 1);
+    for (const char* bad : {"at=n3;cause=unknown", "cause=compute", "cause=communication"})
+        ck_assert_msg(!parse_slowdown_report(with(unknown, "cause=unknown", bad)), "%s", bad);
 }
 
 TEST(a_job_has_few_events) {
@@ -255,6 +274,29 @@ TEST(a_job_goes_by_its_own_word_and_then_by_the_site) {
     assert_text(told(std::nullopt, "watch"), "watch");
     assert_text(told(SlowdownMode::off, "mitigate"), "off");
     assert_text(told(SlowdownMode::mitigate, "watch"), "mitigate");
+}
+
+TEST(a_slow_link_is_held_against_both_of_its_nodes) {
+    Scene scene;
+    running_job(scene, SlowdownMode::watch);
+    scene.node("n4", "a40", 4, 4);
+    auto scheduler = scene.scheduler();
+    scheduler->round();
+    scheduler->on_slow_report(left(1, link), 1000);
+    scheduler->on_slow_report(left(1, unknown), 1000);
+    scheduler->round();
+    ck_assert_uint_eq(scene.host.extras.size(), 2);
+    for (const auto& change : scene.host.extras) {
+        const std::string peer = change.node == "n3" ? "peer=n4" : "peer=n3";
+        ck_assert_msg(change.after.find(peer) != std::string::npos, "%s", change.after.c_str());
+    }
+    for (NodeIndex i = 0; i < 2; ++i)
+        scene.host.view.node_records[i].extra = scene.host.extras[i].after;
+    scene.host.extras.clear();
+    scheduler->on_slow_report(left(1, link + ";relief=1100"), 1100);
+    scheduler->round();
+    ck_assert_uint_eq(scene.host.extras.size(), 2);
+    for (const auto& change : scene.host.extras) assert_text(change.after, "");
 }
 
 TEST(an_event_ends_with_the_life_of_its_job) {

@@ -81,6 +81,15 @@ bool CheckBook::waits_for(const std::string& node, const SlowFact& fact, std::in
     return true;
 }
 
+/// Not again before a job has said so since the latest check that told nothing.
+void CheckBook::wants(const std::string& node, const SlowFact& fact) {
+    if (!can_check() || !config_.profile_enabled || fact.until == 0) return;
+    const auto known = entries_.find(node);
+    const auto holds_s = static_cast<std::int64_t>(std::ceil(config_.slowdown_recheck_s));
+    if (known != entries_.end() && fact.until <= known->second.given_up + holds_s) return;
+    entries_[node].due_until = fact.until;
+}
+
 bool CheckBook::has_work() const {
     return std::any_of(entries_.begin(), entries_.end(),
                        [](const auto& entry) { return entry.second.wanted(); });

@@ -45,6 +45,7 @@ class CheckBook : public NodeChecks {
 
     [[nodiscard]] bool waits_for(const std::string& node, const SlowFact& fact,
                                  std::int64_t now) override;
+    void wants(const std::string& node, const SlowFact& fact) override;
     [[nodiscard]] bool is_wanted(const std::string& node) const override;
 
     /// Nodes that a check found healthy since this was last asked, all of their GPUs.

@@ -79,6 +79,13 @@ struct PartitionSlot {
     bool by_slurm = false;
 };
 
+/// Sets of nodes that a job may have, and which of its nodes they lack because it avoids these.
+struct AvoidingChoice {
+    std::uint32_t node_set = 0;
+    std::vector<std::uint32_t> slot_sets;  ///< of its slots, in their order
+    std::vector<NodeIndex> avoided;
+};
+
 struct JobView {
     JobId id = 0;
     JobFacts facts;
@@ -113,7 +120,9 @@ struct JobView {
     double array_gpu_s = 0;  ///< of its array's GPUs, as its AdminComment has it
     std::vector<NodeIndex> excluded;  ///< in its ExcNodeList by Arena, beside its user's own
     std::vector<NodeIndex> avoided;   ///< of the nodes that it could have: see Avoidance
-    std::vector<NodeIndex> nodes;     ///< running or completing: those it holds
+    /// What it has besides where it cannot do with the nodes that are left, step by step.
+    std::vector<AvoidingChoice> eased;
+    std::vector<NodeIndex> nodes;  ///< running or completing: those it holds
     bool nodes_open = false;  ///< and all of them will take another job after it: none is drained
 };
 

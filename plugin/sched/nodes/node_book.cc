@@ -24,11 +24,6 @@ const NodeRecord& record_of(const ClusterView& view, NodeIndex index) {
     return at == view.node_records.end() ? none : at->second;
 }
 
-bool is_confirmed_slow(const std::vector<SlowFact>& facts, const SlowdownRules& rules) {
-    return std::any_of(facts.begin(), facts.end(),
-                       [&](const SlowFact& fact) { return arena::is_confirmed(fact, rules); });
-}
-
 Fence fence_of(Quarantine quarantine) {
     if (quarantine == Quarantine::reserve) return Fence::reserved;
     return quarantine == Quarantine::drain ? Fence::drained : Fence::none;
@@ -45,7 +40,9 @@ NodeExtra NodeBook::Entry::whole() const {
 }
 
 void NodeBook::new_round(ClusterView& view, NodeChecks* checks) {
-    avoided_.clear();
+    avoided_ = {};
+    slow_ = {};
+    confirmed_.clear();
     if (view.node_records.empty() && entries_.empty() && verdicts_.empty()) {
         cleared_.clear();
         checked_.clear();
@@ -59,7 +56,9 @@ void NodeBook::new_round(ClusterView& view, NodeChecks* checks) {
         take_in_check(news, static_cast<std::int64_t>(view.snapshot.time_s));
     drop_ended(view, names, checks);
     take_in(view, names);
-    choose(view, names);
+    judge(view, names);
+    choose(view);
+    have_checked(view, names, checks);
     describe(view, names);
     fence(view, checks);
     tell(view);
@@ -166,13 +165,15 @@ void NodeBook::take_in_verdict(const SlowVerdict& verdict, std::int64_t now) {
                                       "among those that do",
                                       verdict.job, verdict.node));
     }
-    const bool had = is_confirmed_slow(entry.slow, rules_);
-    add_verdict(entry.slow, verdict, now, rules_);
-    const bool has = is_confirmed_slow(entry.slow, rules_);
+    const SlowFact& fact = add_verdict(entry.slow, verdict, now, rules_);
     if (entry.is_pending()) taken_[verdict.node].push_back(verdict);
+    const char* but = "";
+    if (!fact.peer.empty())
+        but = ": either end may be";
+    else if (!arena::is_confirmed(fact, rules_))
+        but = ": others avoid it once another user's job, or a check, finds it, too";
     log(false, fmt::format("JobId={} finds node {} slow: {}{}", verdict.job, verdict.node,
-                           why(verdict.node),
-                           had || has ? "" : ": not avoided before other jobs find it, too"));
+                           words_of(fact), but));
 }
 
 /// What was noted of a node before it was cleared is gone already.
@@ -232,18 +233,14 @@ void NodeBook::drop_ended(const ClusterView& view, const Names& names, NodeCheck
     }
 }
 
-std::vector<Suspect> NodeBook::suspects(const Names& names) const {
-    std::vector<Suspect> list;
-    for (const auto& [node, entry] : entries_) {
-        const auto at = names.find(node);
-        if (at == names.end() || !is_confirmed_slow(entry.slow, rules_)) continue;
-        Suspect suspect{.node = at->second};
-        for (const SlowFact& fact : entry.slow)
-            if (arena::is_confirmed(fact, rules_))
-                suspect.since = std::max(suspect.since, fact.since);
-        list.push_back(suspect);
-    }
-    return list;
+void NodeBook::judge(const ClusterView& view, const Names& names) {
+    FactsByNode facts;
+    for (const auto& [node, entry] : entries_)
+        if (const auto at = names.find(node); at != names.end() && !entry.slow.empty())
+            facts.emplace(at->second, &entry.slow);
+    if (!facts.empty()) slow_ = judge_slow_nodes(facts, view.snapshot.nodes, rules_);
+    for (const Suspect& suspect : slow_.confirmed)
+        confirmed_.insert(view.snapshot.nodes[suspect.node].name);
 }
 
 /// Nodes that have been down or drained for a while.
@@ -263,42 +260,91 @@ std::set<NodeIndex> NodeBook::gone(const ClusterView& view) {
 }
 
 /// Which of the confirmed are avoided; in mode `report` none.
-void NodeBook::choose(const ClusterView& view, const Names& names) {
+void NodeBook::choose(const ClusterView& view) {
     if (rules_.quarantine == Quarantine::report) return;
-    std::vector<Suspect> confirmed = suspects(names);
+    std::vector<Suspect> confirmed = slow_.confirmed;
     const std::set<NodeIndex> away = gone(view);
-    if (confirmed.empty()) return;
     const auto allowed = choose_quarantined(confirmed, view.snapshot.nodes, rules_);
-    if (allowed.size() < confirmed.size()) drop_beyond_cap(confirmed, allowed, view);
+    tell_beyond_cap(allowed, view);
     std::erase_if(confirmed, [&](const Suspect& suspect) {
         return !std::binary_search(allowed.begin(), allowed.end(), suspect.node);
     });
-    avoided_ = choose_quarantined(std::move(confirmed), view.snapshot.nodes, rules_, away);
+    avoided_.nodes = choose_quarantined(std::move(confirmed), view.snapshot.nodes, rules_, away);
+    choose_pairs(view);
+    avoided_.open = slow_.open;
+    avoided_.linked = slow_.linked;
+    avoided_.innocent = slow_.innocent;
+    if (rules_.max_quarantined_percent > 0) avoided_.own = slow_.own;
 }
 
-/// Where nearly all are slow the measure is wrong, not the nodes.
-void NodeBook::drop_beyond_cap(const std::vector<Suspect>& suspects,
-                               const std::vector<NodeIndex>& allowed, const ClusterView& view) {
-    for (const Suspect& suspect : suspects) {
+/// Of users' word alone both ends count among the nodes of their types.
+void NodeBook::choose_pairs(const ClusterView& view) {
+    const auto& nodes = view.snapshot.nodes;
+    std::map<std::string_view, double> room;
+    for (const NodeState& node : nodes)
+        room[node.gpu_type] += node.total_gpus > 0 ? rules_.max_quarantined_percent / 100 : 0;
+    for (const NodeIndex index : avoided_.nodes) room[nodes[index].gpu_type] -= 1;
+    for (const SlowPair& pair : slow_.pairs) {
+        double &a = room[nodes[pair.ends.first].gpu_type],
+               &b = room[nodes[pair.ends.second].gpu_type];
+        const bool fits = &a == &b ? a >= 2 : a >= 1 && b >= 1;
+        if (rules_.max_quarantined_percent <= 0 || (!pair.trusted && !fits)) continue;
+        a -= 1;
+        b -= 1;
+        avoided_.pairs.push_back(pair.ends);
+    }
+}
+
+/// Where nearly all are slow the measure is wrong, not the nodes: what administrators or checks say
+/// of one too many is forgotten. What users' jobs say waits for a check, and their own jobs heed
+/// it.
+void NodeBook::tell_beyond_cap(const std::vector<NodeIndex>& allowed, const ClusterView& view) {
+    std::set<std::string> beyond;
+    for (const Suspect& suspect : slow_.confirmed) {
         if (std::binary_search(allowed.begin(), allowed.end(), suspect.node)) continue;
         const std::string& node = view.snapshot.nodes[suspect.node].name;
-        log(true, fmt::format("node {} is not avoided although {}: it would be the last of its GPU "
-                              "type, or one more than max_quarantined_percent={:g} allows; look at "
-                              "the nodes yourself",
-                              node, why(node), rules_.max_quarantined_percent));
+        if (!suspect.trusted) beyond.insert(node);
+        if (!suspect.trusted && beyond_cap_.contains(node)) continue;
+        const std::string what =
+            fmt::format("node {} is not avoided although {}: ", node, why(node));
+        const std::string cap =
+            fmt::format("max_quarantined_percent={:g}", rules_.max_quarantined_percent);
+        if (!suspect.trusted) {
+            log(false, what + "that is the word of users' jobs, which keep no more than " + cap +
+                           " of a GPU type from others; arena slowdown check " + node + " tells");
+            continue;
+        }
+        log(true, what + "it would be the last of its GPU type, or one more than " + cap +
+                      " allows; look at the nodes yourself");
         std::erase_if(entries_[node].slow,
                       [&](const SlowFact& fact) { return arena::is_confirmed(fact, rules_); });
+    }
+    beyond_cap_ = std::move(beyond);
+    std::erase_if(slow_.confirmed, [&](const Suspect& suspect) {
+        return suspect.trusted && !std::binary_search(allowed.begin(), allowed.end(), suspect.node);
+    });
+}
+
+/// So that a user who has a partition alone is believed by others, too, and nobody is whose GPU is
+/// well.
+void NodeBook::have_checked(const ClusterView& view, const Names& names, NodeChecks* checks) {
+    if (checks == nullptr || rules_.quarantine == Quarantine::report) return;
+    for (const auto& [node, entry] : entries_) {
+        const auto at = names.find(node);
+        if (at == names.end() || record_of(view, at->second).fence == Fence::drained) continue;
+        for (const SlowFact& fact : entry.slow)
+            if (wants_check(fact, rules_)) checks->wants(node, fact);
     }
 }
 
 /// What policies and snapshots have of it.
 void NodeBook::describe(ClusterView& view, const Names& names) const {
+    for (const Suspect& suspect : slow_.confirmed)
+        view.snapshot.nodes[suspect.node].slow = suspect.factor;
     for (const auto& [node, entry] : entries_) {
         const auto at = names.find(node);
         if (at == names.end()) continue;
         NodeState& state = view.snapshot.nodes[at->second];
-        for (const SlowFact& fact : entry.slow)
-            if (arena::is_confirmed(fact, rules_)) state.slow = std::max(state.slow, fact.factor);
         for (const Fact& fact : entry.extra.facts) {
             const std::string *phase = fact.find("state"), *until = fact.find("until");
             const bool returns = phase && *phase == "returning";
@@ -320,24 +366,27 @@ void NodeBook::fence(const ClusterView& view, const NodeChecks* checks) {
             fence = Fence::reserved;
         if (now != fence) fencings_.push_back({node, fence, why(node), rules_.check_user});
     };
-    for (const NodeIndex index : avoided_) look(index, wanted);
+    for (const NodeIndex index : avoided_.nodes) look(index, wanted);
     for (const auto& [index, record] : view.node_records)
         if (record.fence != Fence::none &&
-            !std::binary_search(avoided_.begin(), avoided_.end(), index))
+            !std::binary_search(avoided_.nodes.begin(), avoided_.nodes.end(), index))
             look(index, Fence::none);
 }
 
 /// One line where avoidance begins, and one where it ends.
 void NodeBook::tell(const ClusterView& view) {
     std::map<std::string, std::string> now;
-    for (const NodeIndex index : avoided_) {
-        const std::string& node = view.snapshot.nodes[index].name;
-        now.emplace(node, why(node));
-    }
-    for (const auto& [node, words] : now)
-        if (!told_.contains(node)) log(false, fmt::format("node {} is avoided: {}", node, words));
-    for (const auto& [node, words] : told_)
-        if (!now.contains(node)) log(false, fmt::format("node {} is no longer avoided", node));
+    const auto name = [&](NodeIndex index) { return view.snapshot.nodes[index].name; };
+    for (const NodeIndex index : avoided_.nodes)
+        now.emplace(fmt::format("node {} is", name(index)), why(name(index)));
+    for (const NodePair& pair : avoided_.pairs)
+        now.emplace(fmt::format("nodes {} and {} are", name(pair.first), name(pair.second)),
+                    "the link between them is slow, and which end is the cause is not known; jobs "
+                    "of one node may have them");
+    for (const auto& [who, words] : now)
+        if (!told_.contains(who)) log(false, fmt::format("{} avoided: {}", who, words));
+    for (const auto& [who, words] : told_)
+        if (!now.contains(who)) log(false, who + " no longer avoided");
     told_ = std::move(now);
 }
 
@@ -351,10 +400,7 @@ std::string NodeBook::why(const std::string& node) const {
     return worst ? words_of(*worst) : std::string();
 }
 
-bool NodeBook::is_confirmed(const std::string& node) const {
-    const auto at = entries_.find(node);
-    return at != entries_.end() && is_confirmed_slow(at->second.slow, rules_);
-}
+bool NodeBook::is_confirmed(const std::string& node) const { return confirmed_.contains(node); }
 
 std::vector<SlowFact> NodeBook::slow(const std::string& node) const {
     const auto at = entries_.find(node);

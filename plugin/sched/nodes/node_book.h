@@ -11,8 +11,10 @@
 
 #include "checks/judge.h"
 #include "plugin/sched/host/host.h"
+#include "plugin/sched/nodes/avoidance.h"
 #include "plugin/sched/nodes/node_extra.h"
 #include "plugin/sched/nodes/slow_fact.h"
+#include "plugin/sched/nodes/slow_nodes.h"
 
 namespace arena {
 
@@ -30,6 +32,8 @@ class NodeChecks {
     /// The fact's time is over: whether it stands until a check has said more.
     [[nodiscard]] virtual bool waits_for(const std::string& node, const SlowFact& fact,
                                          std::int64_t now) = 0;
+    /// Jobs say so, and a check has to tell whether it is true.
+    virtual void wants(const std::string& node, const SlowFact& fact) = 0;
     /// A check of the node is to begin, or goes on: it needs to be reached.
     [[nodiscard]] virtual bool is_wanted(const std::string& node) const = 0;
 };
@@ -57,10 +61,12 @@ class NodeBook {
     void note_driver(const std::string& node, const std::string& driver);
 
     /// Nodes that no job of Arena's is to start on, ascending.
-    [[nodiscard]] const std::vector<NodeIndex>& avoided() const { return avoided_; }
+    [[nodiscard]] const std::vector<NodeIndex>& avoided() const { return avoided_.nodes; }
+    /// The same, and what else jobs avoid: see Avoidance.
+    [[nodiscard]] const AvoidedNodes& avoidance() const { return avoided_; }
     /// "GPU 1 computes 2.1 times slower"; "" of a node of which nothing slow is known.
     [[nodiscard]] std::string why(const std::string& node) const;
-    /// Whether enough jobs found one of its devices slow.
+    /// Whether others have to believe it: enough voices, or a check.
     [[nodiscard]] bool is_confirmed(const std::string& node) const;
     /// Its slow facts; none of an unknown node.
     [[nodiscard]] std::vector<SlowFact> slow(const std::string& node) const;
@@ -109,11 +115,12 @@ class NodeBook {
     void take_in(const ClusterView& view, const Names& names);
     void take_in_check(const NodeCheckNews& news, std::int64_t now);
     void drop_ended(const ClusterView& view, const Names& names, NodeChecks* checks);
-    void choose(const ClusterView& view, const Names& names);
-    [[nodiscard]] std::vector<Suspect> suspects(const Names& names) const;
+    void choose(const ClusterView& view);
+    void judge(const ClusterView& view, const Names& names);
+    void choose_pairs(const ClusterView& view);
     std::set<NodeIndex> gone(const ClusterView& view);
-    void drop_beyond_cap(const std::vector<Suspect>& suspects,
-                         const std::vector<NodeIndex>& allowed, const ClusterView& view);
+    void tell_beyond_cap(const std::vector<NodeIndex>& allowed, const ClusterView& view);
+    void have_checked(const ClusterView& view, const Names& names, NodeChecks* checks);
     void describe(ClusterView& view, const Names& names) const;
     void fence(const ClusterView& view, const NodeChecks* checks);
     void tell(const ClusterView& view);
@@ -129,7 +136,10 @@ class NodeBook {
     std::map<std::string, double> down_since_;     ///< by the monotonic clock
     std::map<std::string, std::string> unfenced_;  ///< and why, as the log has it
     std::map<std::string, std::string> drivers_;
-    std::vector<NodeIndex> avoided_;
+    SlowNodes slow_;
+    std::set<std::string> confirmed_;  ///< nodes that are slow for everybody
+    AvoidedNodes avoided_;
+    std::set<std::string> beyond_cap_;         ///< as the log has it
     std::map<std::string, std::string> told_;  ///< avoided nodes and why, as the log has it
     std::vector<HostNodes::Fencing> fencings_;
     std::vector<Line> log_;

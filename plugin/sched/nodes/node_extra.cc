@@ -18,7 +18,8 @@ struct Kind {
     std::string_view name;
     std::span<const std::string_view> attributes;
 };
-constexpr std::array<std::string_view, 5> of_slow{"seen", "by", "since", "until", "driver"};
+constexpr std::array<std::string_view, 7> of_slow{"peer",  "seen",    "by",    "since",
+                                                  "until", "checked", "driver"};
 constexpr std::array<std::string_view, 4> of_loan{"state", "since", "until", "ends"};
 constexpr std::array<Kind, 2> kinds{{{"slow", of_slow}, {"loan", of_loan}}};
 

@@ -42,7 +42,8 @@ bool read_value(std::string_view text, SlowFact& out) {
     if (parts.size() != 3) return false;
     const auto cause = parse_slow_cause(parts[1]);
     const auto factor = parse_number(parts[2], 1, 1e4);
-    if (!cause || !factor || !read_device(parts[0], out.device)) return false;
+    if (!cause || *cause == SlowCause::unknown || !factor || !read_device(parts[0], out.device))
+        return false;
     out.cause = *cause;
     out.factor = *factor;
     return true;
@@ -57,15 +58,45 @@ bool read_number(const Fact& fact, std::string_view key, std::int64_t min, std::
     return number.has_value();
 }
 
-bool read_by(const Fact& fact, std::vector<JobId>& out) {
+/// "7:1000"; earlier versions wrote "7".
+bool read_by(const Fact& fact, std::vector<SlowVoice>& out) {
     const std::string* text = fact.find("by");
     if (!text) return true;
     for (const std::string_view item : split(*text, ',')) {
-        const auto id = parse_integer(item, 1, UINT32_MAX);
-        if (!id || out.size() == SlowFact::max_by) return false;
-        out.push_back(static_cast<JobId>(*id));
+        const std::size_t colon = item.find(':');
+        const auto job = parse_integer(item.substr(0, colon), 1, UINT32_MAX);
+        const auto user = colon == std::string_view::npos
+                              ? std::optional<std::int64_t>(unnamed_user)
+                              : parse_integer(item.substr(colon + 1), 0, UINT32_MAX);
+        if (!job || !user || out.size() == SlowFact::max_by) return false;
+        out.push_back({static_cast<JobId>(*job), static_cast<std::uint32_t>(*user)});
     }
     return true;
+}
+
+std::string format_by(const std::vector<SlowVoice>& by) {
+    std::vector<std::string> words;
+    for (const SlowVoice& voice : by)
+        words.push_back(voice.user == unnamed_user ? std::to_string(voice.job)
+                                                   : fmt::format("{}:{}", voice.job, voice.user));
+    return join(words, ",");
+}
+
+bool has_voice(const SlowFact& fact, const SlowVoice& voice) {
+    return std::any_of(fact.by.begin(), fact.by.end(),
+                       [&](const SlowVoice& known) { return known.key() == voice.key(); });
+}
+
+/// Of the user who is named most often the oldest: no voice is lost as long as there is another
+/// choice.
+void forget_one(std::vector<SlowVoice>& by) {
+    const auto named = [&](const SlowVoice& voice) {
+        return std::count_if(by.begin(), by.end(),
+                             [&](const SlowVoice& other) { return other.key() == voice.key(); });
+    };
+    by.erase(std::max_element(by.begin(), by.end(), [&](const SlowVoice& a, const SlowVoice& b) {
+        return named(a) < named(b);
+    }));
 }
 
 /// One job's word goes first, then what ends first.
@@ -86,7 +117,8 @@ std::string device_of(const SlowFact& slow) {
 std::vector<SlowFact>::iterator find_fact(std::vector<SlowFact>& facts,
                                           const SlowVerdict& verdict) {
     return std::find_if(facts.begin(), facts.end(), [&](const SlowFact& fact) {
-        return fact.device == verdict.device && fact.cause == verdict.cause;
+        return fact.device == verdict.device && fact.cause == verdict.cause &&
+               fact.peer == verdict.peer;
     });
 }
 
@@ -109,12 +141,14 @@ std::optional<SlowFact> slow_fact(const Fact& fact, std::string* why) {
     const bool sound =
         read_value(fact.value, slow) && read_number(fact, "seen", 1, max_seen, slow.seen) &&
         read_by(fact, slow.by) && read_number(fact, "since", 0, last_second, slow.since) &&
-        read_number(fact, "until", 0, last_second, slow.until);
+        read_number(fact, "until", 0, last_second, slow.until) &&
+        read_number(fact, "checked", 0, last_second, slow.checked);
     if (!sound) {
         *why = "slow=" + printable(fact.value) + " or what follows it is not sound";
         return std::nullopt;
     }
     if (const std::string* driver = fact.find("driver")) slow.driver = *driver;
+    if (const std::string* peer = fact.find("peer")) slow.peer = *peer;
     return slow;
 }
 
@@ -126,22 +160,26 @@ Fact fact_of(const SlowFact& slow) {
     Fact fact{"slow",
               fmt::format("{}:{}:{:.2f}", device_of(slow), slowdown::name(slow.cause), slow.factor),
               {}};
+    if (!slow.peer.empty()) fact.set("peer", slow.peer);
     fact.set("seen", std::to_string(slow.seen));
-    if (!slow.by.empty()) fact.set("by", fmt::format("{}", fmt::join(slow.by, ",")));
+    if (!slow.by.empty()) fact.set("by", format_by(slow.by));
     if (slow.since != 0) fact.set("since", std::to_string(slow.since));
     if (slow.until != 0) fact.set("until", std::to_string(slow.until));
+    if (slow.checked != 0) fact.set("checked", std::to_string(slow.checked));
     if (!slow.driver.empty()) fact.set("driver", slow.driver);
     return fact;
 }
 
 std::string words_of(const SlowFact& slow) {
     const std::string what = slow.device == any_gpu ? "it" : fmt::format("GPU {}", slow.device);
+    if (!slow.peer.empty())
+        return fmt::format("its link to {} is {:.1f} times slower", slow.peer, slow.factor);
     const char* does = slow.cause == SlowCause::compute ? "computes" : "communicates";
     return fmt::format("{} {} {:.1f} times slower", what, does, slow.factor);
 }
 
-void add_verdict(std::vector<SlowFact>& facts, const SlowVerdict& verdict, std::int64_t now,
-                 const SlowdownRules& rules) {
+SlowFact& add_verdict(std::vector<SlowFact>& facts, const SlowVerdict& verdict, std::int64_t now,
+                      const SlowdownRules& rules) {
     auto at = find_fact(facts, verdict);
     const bool ends = at == facts.end() || at->until != 0;
     if (at == facts.end()) {
@@ -149,22 +187,33 @@ void add_verdict(std::vector<SlowFact>& facts, const SlowVerdict& verdict, std::
         SlowFact first;
         first.device = verdict.device;
         first.cause = verdict.cause;
+        first.peer = verdict.peer;
         first.seen = 0;
         first.since = now;
         at = facts.insert(facts.end(), first);
     }
     at->factor = verdict.factor;
     if (ends) at->until = now + static_cast<std::int64_t>(std::ceil(rules.recheck_s));
-    if (std::find(at->by.begin(), at->by.end(), verdict.job) != at->by.end()) return;
-    if (at->by.size() == SlowFact::max_by) at->by.erase(at->by.begin());
-    at->by.push_back(verdict.job);
-    ++at->seen;
+    const SlowVoice voice{verdict.job, verdict.user};
+    if (std::any_of(at->by.begin(), at->by.end(),
+                    [&](const SlowVoice& known) { return known.job == voice.job; }))
+        return *at;
+    at->seen += has_voice(*at, voice) ? 0 : 1;
+    if (at->by.size() == SlowFact::max_by) forget_one(at->by);
+    at->by.push_back(voice);
+    return *at;
 }
 
 bool take_back(std::vector<SlowFact>& facts, const SlowVerdict& verdict) {
     const auto at = find_fact(facts, verdict);
-    if (at == facts.end() || std::erase(at->by, verdict.job) == 0) return false;
-    if (--at->seen <= 0) facts.erase(at);
+    if (at == facts.end()) return false;
+    const auto said = std::find_if(at->by.begin(), at->by.end(), [&](const SlowVoice& voice) {
+        return voice.job == verdict.job;
+    });
+    if (said == at->by.end()) return false;
+    const SlowVoice voice = *said;
+    at->by.erase(said);
+    if (!has_voice(*at, voice) && --at->seen <= 0) facts.erase(at);
     return true;
 }
 
@@ -203,13 +252,22 @@ bool prolong(SlowFact& fact, const CheckVerdict& verdict, std::int64_t now,
             (fact.device == any_gpu || fact.device == device.device))
             factor = std::max(factor, device.factor);
     for (const LinkVerdict& link : verdict.slow_links)
-        if (fact.cause == SlowCause::communication &&
+        if (fact.cause == SlowCause::communication && fact.peer.empty() &&
             (fact.device == any_gpu || fact.device == link.from || fact.device == link.to))
             factor = std::max(factor, link.factor);
     if (factor == 0) return false;
     fact.factor = std::clamp(factor, 1.0, 1e4);
+    fact.checked = now;
     if (fact.until != 0) fact.until = now + static_cast<std::int64_t>(std::ceil(rules.recheck_s));
     return true;
+}
+
+bool wants_check(const SlowFact& fact, const SlowdownRules& rules) {
+    const auto trusted = std::count_if(fact.by.begin(), fact.by.end(), [](const SlowVoice& voice) {
+        return voice.user == admin_user;
+    });
+    return fact.cause == SlowCause::compute && fact.checked == 0 && trusted < rules.confirmations &&
+           std::ssize(fact.by) >= rules.confirmations;
 }
 
 }  // namespace arena

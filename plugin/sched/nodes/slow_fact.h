@@ -24,46 +24,67 @@ SlowdownRules slowdown_rules(const Config& config);
 /// Of a node: what is beyond it has to be forgotten, for the text that keeps them has an end.
 inline constexpr std::size_t max_slow_facts = 12;
 
-/// A device that computes or sends slower than its like.
+/// Whose word root's and SlurmUser's is.
+inline constexpr std::uint32_t admin_user = 0;
+inline constexpr std::uint32_t unnamed_user = UINT32_MAX;
+
+/// A job that found something slow.
+struct SlowVoice {
+    JobId job = 0;
+    std::uint32_t user = unnamed_user;
+    bool operator==(const SlowVoice&) const = default;
+    /// All jobs of a user are one voice: he may say what he likes by as many as he likes. An
+    /// administrator has no need to, and of unknown users nothing is known.
+    [[nodiscard]] std::pair<std::uint32_t, JobId> key() const {
+        return {user, user == admin_user || user == unnamed_user ? job : 0};
+    }
+};
+
+/// A device that computes or sends slower than its like, or a link of the node to another one.
 struct SlowFact {
     static constexpr std::size_t max_by = 8;
     std::int64_t device = any_gpu;  ///< any_gpu: the whole node
     SlowCause cause = SlowCause::compute;
-    double factor = 1;       ///< times slower; 1 to 10,000
-    std::int64_t seen = 1;   ///< different jobs so far
-    std::vector<JobId> by;   ///< the latest of them, at most max_by; an administrator names none
-    std::int64_t since = 0;  ///< epoch seconds: the first verdict; 0 = not known
-    std::int64_t until = 0;  ///< epoch seconds; 0 = until somebody takes it back
-    std::string driver;      ///< of the device as it was found slow; "" = not known
+    std::string peer;           ///< of a link: the other node, which may be the slow one; "" = none
+    double factor = 1;          ///< times slower; 1 to 10,000
+    std::int64_t seen = 1;      ///< different voices so far
+    std::vector<SlowVoice> by;  ///< some, at most max_by; an administrator's Extra names none
+    std::int64_t since = 0;     ///< epoch seconds: the first verdict; 0 = not known
+    std::int64_t until = 0;     ///< epoch seconds; 0 = until somebody takes it back
+    std::int64_t checked = 0;   ///< epoch seconds: the check that confirmed it; 0 = none has
+    std::string driver;         ///< of the device as it was found slow; "" = not known
     bool operator==(const SlowFact&) const = default;
 };
 
 /// Nothing for a fact of another kind; `why` is set where it is one of this kind and not sound.
 std::optional<SlowFact> slow_fact(const Fact& fact, std::string* why);
-/// "slow=1:compute:2.10 seen=2 by=7,9 since=... until=...", device "*" for the whole node.
+/// "slow=1:compute:2.10 seen=2 by=7:1000,9:1001 since=... until=...", by=JOB:UID; device "*" for
+/// the whole node; of a link "slow=1:communication:3.00 peer=n4 ...".
 Fact fact_of(const SlowFact& slow);
 
 /// "1:compute:x2.10", as AdminComment has it.
 std::string short_form(const SlowFact& slow);
-/// "GPU 1 computes 2.1 times slower".
+/// "GPU 1 computes 2.1 times slower", "its link to n4 is 3.0 times slower".
 std::string words_of(const SlowFact& slow);
 
 /// What one job says of one device.
 struct SlowVerdict {
     JobId job = 0;
+    std::uint32_t user = unnamed_user;  ///< whose word it is
     std::string node;
     std::int64_t device = any_gpu;
     SlowCause cause = SlowCause::compute;
+    std::string peer = {};  ///< of a link to another node
     double factor = 1;
     bool is_over = false;  ///< what it said of it before holds no longer
 };
 /// The device is found slow by this job, perhaps again. The latest factor counts. Beyond
 /// max_slow_facts the one that ends first is forgotten, of those that no other job has confirmed.
-/// A fact without an end, which an administrator wrote, gets none.
-void add_verdict(std::vector<SlowFact>& facts, const SlowVerdict& verdict, std::int64_t now,
-                 const SlowdownRules& rules);
-/// The job does not find the device slow any more: it counts as one job less, and the last one
-/// takes the fact along. False: it is not among those that are known to have said so.
+/// A fact without an end, which an administrator wrote, gets none. The fact as it is now.
+SlowFact& add_verdict(std::vector<SlowFact>& facts, const SlowVerdict& verdict, std::int64_t now,
+                      const SlowdownRules& rules);
+/// The job does not find the device slow any more: it counts no more, and the last one takes the
+/// fact along. False: it is not among those that are known to have said so.
 bool take_back(std::vector<SlowFact>& facts, const SlowVerdict& verdict);
 
 /// A fact of the future is of a clock that was set back since: it begins now, and holds as long as
@@ -82,9 +103,11 @@ bool is_cleared(const SlowFact& fact, const CheckVerdict& verdict, bool whole);
 bool prolong(SlowFact& fact, const CheckVerdict& verdict, std::int64_t now,
              const SlowdownRules& rules);
 
-/// One job's verdict never suffices, unless the site says so.
+/// One voice never suffices, unless the site says so; a check does.
 inline bool is_confirmed(const SlowFact& fact, const SlowdownRules& rules) {
-    return fact.seen >= rules.confirmations;
+    return fact.checked != 0 || fact.seen >= rules.confirmations;
 }
+/// Whether jobs enough say so of a GPU, and nobody who is trusted: then a check has to tell.
+bool wants_check(const SlowFact& fact, const SlowdownRules& rules);
 
 }  // namespace arena

@@ -37,6 +37,11 @@ bool offered(const std::vector<Offer>& offers, const std::string& gpu_type) {
                        [&](const Offer& offer) { return offer.grid.gpu_type == gpu_type; });
 }
 
+bool takes_many_nodes(const std::vector<Offer>& offers) {
+    return std::any_of(offers.begin(), offers.end(),
+                       [](const Offer& offer) { return offer.grid.nodes > 1; });
+}
+
 bool is_lent(const PartitionSlot& slot, const Config& config) {
     return config.loan_enabled && slot.partition == config.loan_partition;
 }
@@ -88,6 +93,8 @@ class Intake {
     void add_returning(const JobView& job, const SharedRequest& wanted, const Offer& plan);
     void note_avoided(const JobView& job, JobStatus& status) const;
     void note_facts(const JobView& job, const SharedRequest& wanted);
+    [[nodiscard]] bool can_hold_elsewhere(const JobView& job, const EffectiveRequest& wanted,
+                                          const Offer& plan);
     [[nodiscard]] bool can_hold(const JobState& state, std::uint32_t node_set,
                                 const EffectiveRequest& wanted, const std::vector<Offer>& offers);
     void follow_unplannable(const JobView& job);
@@ -156,7 +163,7 @@ Intake::Intake(ClusterView view, Books& books) : books_(books), config_(books.si
 }
 
 void Intake::avoid_nodes() {
-    Avoidance avoidance(view_, books_.nodes.avoided(), books_.leaving);
+    Avoidance avoidance(view_, books_.nodes.avoidance(), books_.leaving);
     for (JobView& job : view_.jobs)
         if (!job.changing) avoidance.restrict(job);
 }
@@ -409,7 +416,8 @@ std::optional<Move> Intake::imposed_move(const JobView& job) {
     if (const auto at = books_.imposed.find(job.id); at != books_.imposed.end()) return at->second;
     const auto asked = books_.leaving.find(job.id);
     const auto& wishes = asked == books_.leaving.end() ? std::vector<AvoidedNode>() : asked->second;
-    std::vector<std::string> nodes = nodes_to_leave(job, wishes, view_.snapshot);
+    std::vector<std::string> nodes =
+        nodes_to_leave(job, wishes, view_.snapshot, books_.nodes.avoidance());
     // It said since that all is well there, or a check did.
     std::erase_if(nodes, [&](const auto& node) { return books_.slowdown.is_over(job.id, node); });
     if (nodes.empty()) return std::nullopt;
@@ -428,9 +436,22 @@ std::string Intake::why_not_to_leave(const JobView& job, const SharedRequest& wa
     std::string why = arena::why_not_to_leave(job, wanted->request, counts, run_s,
                                               view_.snapshot.time_s, config_);
     if (!why.empty() || books_.imposed.contains(job.id)) return why;
-    if (job.avoided.empty() || !can_hold(state_of(job, *wanted), job.node_set, *wanted, {plan}))
-        why = "no other node can hold it";
+    if (!can_hold_elsewhere(job, *wanted, plan)) why = "no other node can hold it";
     return why;
+}
+
+/// On nodes that lack one of its own at least.
+bool Intake::can_hold_elsewhere(const JobView& job, const EffectiveRequest& wanted,
+                                const Offer& plan) {
+    const JobState state = state_of(job, wanted);
+    if (!job.avoided.empty() && can_hold(state, job.node_set, wanted, {plan})) return true;
+    return std::any_of(job.eased.begin(), job.eased.end(), [&](const AvoidingChoice& choice) {
+        const bool leaves_one =
+            std::any_of(choice.avoided.begin(), choice.avoided.end(), [&](NodeIndex index) {
+                return std::find(job.nodes.begin(), job.nodes.end(), index) != job.nodes.end();
+            });
+        return leaves_one && can_hold(state, choice.node_set, wanted, {plan});
+    });
 }
 
 /// False where it stays: its mark says that it should leave, and each round tries again.
@@ -604,11 +625,17 @@ void Intake::add_waiting(const JobView& job, const SharedRequest& wanted, OfferL
     }
     if (job.facts.held && books_.blocked.rests(job.id))
         return note(waits_for(job, books_.blocked.resting_why(job.id)));
+    JobView& changed = view_.jobs[static_cast<std::size_t>(&job - view_.jobs.data())];
+    const std::size_t pairs = job.eased.size();
+    if (!takes_many_nodes(*offers)) avoid_no_pair(changed);
     JobState state = state_of(job, *wanted);
+    while (!can_hold(state, job.node_set, *wanted, *offers) && ease_avoidance(changed))
+        state = state_of(job, *wanted);
+    if (job.eased.size() != pairs) note_avoided(job, books_.statuses[job.id]);
     if (!can_hold(state, job.node_set, *wanted, *offers)) {
         if (!can_hold(state, view_.whole_set(job.node_set), *wanted, *offers))
             return wait_held(job, why_no_node(job, wanted->request, view_, books_.site));
-        avoid_nothing(view_, view_.jobs[static_cast<std::size_t>(&job - view_.jobs.data())]);
+        avoid_nothing(view_, changed);
         note_avoided(job, books_.statuses[job.id]);
         state = state_of(job, *wanted);
     }

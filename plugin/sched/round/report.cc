@@ -97,7 +97,9 @@ Json held_json(const NodeBook& book, const std::string& name) {
                         {"cause", slowdown::name(fact.cause)},
                         {"factor", fact.factor},
                         {"jobs", fact.seen},
-                        {"confirmed", is_confirmed(fact, book.rules())},
+                        {"peer", fact.peer},
+                        {"confirmed", fact.peer.empty() ? is_confirmed(fact, book.rules())
+                                                        : book.is_confirmed(name)},
                         {"until", nullptr}});
         if (fact.until != 0) list.back()["until"] = fact.until;
     }

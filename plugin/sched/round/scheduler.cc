@@ -137,10 +137,16 @@ Snapshot Scheduler::as_started() const {
     return snapshot;
 }
 
-/// A node of the job of which something slow is known, or told: its times say nothing of its plan.
-std::string Scheduler::slow_node_of(JobId job) const {
+/// What is slow in the job, as is known or told: its times say nothing of its plan. "": nothing.
+std::string Scheduler::what_is_slow(JobId job) const {
+    const auto words = [&](const std::string& node) {
+        return fmt::format("node {}: {}", node, books_.nodes.why(node));
+    };
     for (const SlowEvent& event : books_.slowdown.events(job))
-        if (event.open()) return event.report.at.node;
+        if (event.open())
+            return event.report.cause == SlowCause::unknown
+                       ? "its steps are slow, as it says itself"
+                       : words(event.report.at.node);
     const auto& jobs = round_.view.jobs;
     const auto at =
         std::find_if(jobs.begin(), jobs.end(), [&](const JobView& view) { return view.id == job; });
@@ -148,7 +154,7 @@ std::string Scheduler::slow_node_of(JobId job) const {
     for (const NodeIndex index : at->nodes)
         if (const std::string& node = round_.view.snapshot.nodes[index].name;
             !books_.nodes.slow(node).empty())
-            return node;
+            return words(node);
     return {};
 }
 
@@ -157,9 +163,8 @@ void Scheduler::observe(const LeftReport& left, double now_s) {
     const auto request = parse_record(left.record);
     const auto offer = parse_offer_json(left.offer_json);
     if (!request || !offer || !check_model(request->model)) return;
-    if (const std::string node = slow_node_of(left.job); !node.empty())
-        return host_.log_info(fmt::format("JobId={} its report is left out: node {}: {}", left.job,
-                                          node, books_.nodes.why(node)));
+    if (const std::string slow = what_is_slow(left.job); !slow.empty())
+        return host_.log_info(fmt::format("JobId={} its report is left out: {}", left.job, slow));
     const bool use_reports = books_.site.config.use_reports;
     const auto estimate = books_.offers.price(*request, *offer);
     const Observation observation{.grid = offer->grid,
@@ -196,27 +201,30 @@ void Scheduler::observe(const LeftReport& left, double now_s) {
               : ""));
 }
 
-/// A link is held against the node that the job names first. No check tells of links: there the
-/// job's own word counts, once nothing is slow at that node any more. A GPU waits for a check.
+/// A link is held against both of its nodes, for either may be the cause. No check tells of links:
+/// there the job's own word counts, once it finds nothing slow between these two any more. A GPU
+/// waits for a check.
 void Scheduler::take_verdict(const LeftSlowReport& left, double now_s) {
     const SlowReport& told = left.report;
-    const bool is_over = told.relief != 0;
-    const bool is_link = told.cause == SlowCause::communication;
-    const auto note = [&](const SlowReport& report) {
-        SlowVerdict verdict;
-        verdict.is_over = is_over;
-        verdict.job = left.job;
-        verdict.node = report.at.node;
-        verdict.device = report.at.gpu;
-        verdict.cause = report.cause;
-        verdict.factor = report.factor;
-        note_slow(verdict, !is_over && report.action == SlowAction::s4, now_s);
+    if (told.cause == SlowCause::unknown) return;
+    SlowVerdict verdict;
+    verdict.is_over = told.relief != 0;
+    verdict.job = left.job;
+    verdict.user = left.voice;
+    verdict.cause = told.cause;
+    verdict.factor = told.factor;
+    if (verdict.is_over &&
+        (told.cause != SlowCause::communication || books_.slowdown.is_slow_still(left.job, told)))
+        return;
+    const bool is_between = !told.peer.node.empty() && told.peer.node != told.at.node;
+    const auto note = [&](const SlowPlace& at, const SlowPlace& peer) {
+        verdict.node = at.node;
+        verdict.device = at.gpu;
+        if (is_between) verdict.peer = peer.node;
+        note_slow(verdict, !verdict.is_over && told.action == SlowAction::s4, now_s);
     };
-    if (!is_over) return note(told);
-    if (!is_link || !books_.slowdown.is_over(left.job, told.at.node)) return;
-    for (const SlowEvent& event : books_.slowdown.events(left.job))
-        if (event.report.cause == told.cause && event.report.at.node == told.at.node)
-            note(event.report);
+    note(told.at, told.peer);
+    if (is_between) note(told.peer, told.at);
 }
 
 void Scheduler::on_slow_report(const LeftSlowReport& left, double now_s) {

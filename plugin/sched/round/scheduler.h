@@ -103,7 +103,7 @@ class Scheduler {
     std::set<JobId> close_events(const std::string& node, std::optional<SlowCause> cause);
     [[nodiscard]] bool is_node(const std::string& node);
     std::string check_slowdown(const std::string& node);
-    [[nodiscard]] std::string slow_node_of(JobId job) const;
+    [[nodiscard]] std::string what_is_slow(JobId job) const;
     [[nodiscard]] Snapshot as_started() const;
     void write_leases();
 

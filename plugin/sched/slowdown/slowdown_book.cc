@@ -103,6 +103,16 @@ bool SlowdownBook::is_over(JobId job, const std::string& node) const {
     return known;
 }
 
+bool SlowdownBook::is_slow_still(JobId job, const SlowReport& told) const {
+    const auto& all = events(job);
+    return std::any_of(all.begin(), all.end(), [&](const SlowEvent& event) {
+        const SlowReport& known = event.report;
+        const bool same = known.at == told.at && known.peer == told.peer;
+        const bool reversed = known.at == told.peer && known.peer == told.at;
+        return event.open() && known.cause == told.cause && (same || reversed);
+    });
+}
+
 std::set<JobId> SlowdownBook::clear(const std::string& node, std::optional<SlowCause> cause) {
     std::set<JobId> changed;
     for (auto& [job, events] : jobs_)

@@ -59,6 +59,9 @@ class SlowdownBook {
     /// What the job said of the node is over: no reason to leave it any more.
     [[nodiscard]] bool is_over(JobId job, const std::string& node) const;
 
+    /// An event that is open is of the same GPU or the same two ends.
+    [[nodiscard]] bool is_slow_still(JobId job, const SlowReport& told) const;
+
     template <typename Gone>
     void forget(Gone gone) {
         std::erase_if(jobs_, gone);
