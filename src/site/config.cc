@@ -134,8 +134,8 @@ constexpr std::array<Key, 61> keys{{
      "how much slower than healthy a step, a GPU or a link is to count as slow"},
     {"slowdown", "precheck", &Config::slowdown_precheck, no, no, Form::any, "",
      "whether GPUs and links of a watched job are checked before its first step"},
-    {"slowdown", "confirmations", &Config::slowdown_confirmations, 1, 100, Form::any, "jobs",
-     "different jobs that must have found a node slow before it is quarantined"},
+    {"slowdown", "confirmations", &Config::slowdown_confirmations, 1, 100, Form::any, "users",
+     "users whose jobs must have found a node slow before it is quarantined, unless a check has"},
     {"slowdown", "quarantine", &Config::slowdown_quarantine, no, no, Form::quarantine, "",
      "what becomes of a node that is found slow: it is reported only, avoided by Arena's jobs, "
      "reserved, or drained"},

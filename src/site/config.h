@@ -61,7 +61,7 @@ struct Config {
     double slowdown_poll_s = 5;               ///< between looks of a node's agent, 1..300
     double slowdown_threshold = 1.10;         ///< slower than this times healthy is slow, 1.01..10
     bool slowdown_precheck = true;            ///< GPUs and links are checked before the first step
-    std::int64_t slowdown_confirmations = 2;  ///< different jobs, 1..100
+    std::int64_t slowdown_confirmations = 2;  ///< different users, 1..100
     std::string slowdown_quarantine = "avoid";    ///< report, avoid, reserve or drain
     double slowdown_max_quarantined_percent = 5;  ///< of the nodes of a GPU type, 0..100
     double slowdown_recheck_s = 3600;             ///< between checks of a slow node, 60..2592000
