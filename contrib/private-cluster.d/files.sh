@@ -109,7 +109,7 @@ choose_address() {
 }
 
 write_slurm_conf() {
-    local group first last type gpus n gres
+    local group first last type gpus counts part n gres
     cat <<END
 # Written by private-cluster; a private cluster on loopback with fake GPUs.
 ClusterName=arena$port
@@ -172,9 +172,10 @@ END
         printf '%s\n' "PluginDir=$stock_plugins" SchedulerType=sched/backfill
     fi
     for group in "${groups[@]}"; do
-        read -r first last type gpus <<<"$group"
+        read -r first last type gpus counts <<<"$group"
         gres='' n=$((gpus * 4 > 8 ? gpus * 4 : 8))
-        ((gpus)) && gres=" Gres=gpu:$type:$gpus"
+        ((gpus)) && for part in $counts; do gres+=${gres:+,}gpu:$part; done
+        gres=${gres:+ Gres=$gres}
         echo "NodeName=$(bracket n "$first" "$last") NodeHostname=$(hostname -s) NodeAddr=127.0.0.1" \
             "Port=$(bracket '' $((port + first)) $((port + last))) CPUs=${cpus:-$n}" \
             "RealMemory=$memory$gres Feature=$type State=UNKNOWN"
@@ -190,17 +191,23 @@ END
 }
 
 # GPU types of the nodes, each once.
-gpu_types() { printf '%s\n' "${groups[@]}" | awk '$4 > 0 { print $3 }' | sort -u; }
+gpu_types() {
+    printf '%s\n' "${groups[@]}" | awk '$4 > 0 { for (i = 5; i <= NF; i++) { sub(/:.*/, "", $i); print $i } }' | sort -u
+}
 
 bracket() { if (($2 == $3)); then echo "$1$2"; else echo "$1[$2-$3]"; fi; }
 
 write_gres_conf() {
-    local n g
+    local n part count g
     for ((n = 1; n <= node_count; n++)); do
-        ((node_gpus[n])) || continue
-        mkdir -p "$dir/dev/n$n"
-        for ((g = 0; g < node_gpus[n]; g++)); do ln -s /dev/null "$dir/dev/n$n/gpu$g"; done
-        echo "NodeName=n$n Name=gpu Type=${node_type[n]} File=$dir/dev/n$n/$(bracket gpu 0 $((node_gpus[n] - 1)))"
+        g=0
+        for part in ${node_gpus[n]}; do
+            count=${part#*:}
+            ((count)) || continue
+            mkdir -p "$dir/dev/n$n"
+            echo "NodeName=n$n Name=gpu Type=${part%:*} File=$dir/dev/n$n/$(bracket gpu $g $((g + count - 1)))"
+            for ((count += g; g < count; g++)); do ln -s /dev/null "$dir/dev/n$n/gpu$g"; done
+        done
     done
 }
 
