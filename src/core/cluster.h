@@ -22,8 +22,39 @@ struct NodeState {
     std::string lent = {};   ///< the loan by which it is here; "" = it is nobody else's
     double returning_s = 0;  ///< seconds since the epoch: when it is to be back; 0 = it stays
     double slow = 1;         ///< times slower than its like, confirmed; 1 = as far as known not
+    /// GPUs of another type in the node of the entry before: the same name, CPUs and memory. What
+    /// is free of these is stated in each of the node's entries, and goes from all of them.
+    bool same_node = false;
     bool operator==(const NodeState&) const = default;
 };
+
+/// The entries [first, last) of one node: as many as it has GPU types, one where it has none.
+struct NodeParts {
+    NodeIndex first, last;
+};
+inline NodeParts parts_of(const std::vector<NodeState>& nodes, NodeIndex index) {
+    NodeParts parts{index, index + 1};
+    while (nodes[parts.first].same_node) --parts.first;
+    while (parts.last < nodes.size() && nodes[parts.last].same_node) ++parts.last;
+    return parts;
+}
+/// GPUs of all its types.
+inline std::int64_t gpus_of_node(const std::vector<NodeState>& nodes, NodeIndex index) {
+    std::int64_t gpus = 0;
+    const NodeParts parts = parts_of(nodes, index);
+    for (NodeIndex n = parts.first; n < parts.last; ++n) gpus += nodes[n].total_gpus;
+    return gpus;
+}
+/// Adds to what is free of an entry's GPUs, and of its node's CPUs and memory; negative takes.
+inline void give_to_node(std::vector<NodeState>& nodes, NodeIndex index, std::int64_t gpus,
+                         std::int64_t cpus, std::int64_t memory_mb) {
+    nodes[index].free_gpus += gpus;
+    const NodeParts parts = parts_of(nodes, index);
+    for (NodeIndex n = parts.first; n < parts.last; ++n) {
+        nodes[n].free_cpus += cpus;
+        nodes[n].free_memory_mb += memory_mb;
+    }
+}
 
 /// Nodes of which a job takes all its nodes: those of one partition, within that one's limits.
 struct Place {

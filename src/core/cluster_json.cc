@@ -98,6 +98,7 @@ Json json_of(const NodeState& node) {
     if (!node.lent.empty()) json["lent"] = node.lent;
     if (node.returning_s != 0) json["returning"] = node.returning_s;
     if (node.slow != 1) json["slow"] = node.slow;
+    if (node.same_node) json["same_node"] = true;
     return json;
 }
 
@@ -113,6 +114,7 @@ void read(const Json& json, const std::string& where, std::optional<Error>& erro
     if (fields.has("lent")) fields.text("lent", out.lent, limits::name_bytes);
     if (fields.has("returning")) fields.number("returning", out.returning_s, 0, huge);
     if (fields.has("slow")) fields.number("slow", out.slow, 1, huge);
+    if (fields.has("same_node")) fields.boolean("same_node", out.same_node);
 }
 
 void put_history(const JobState& job, Json& json) {
@@ -242,8 +244,25 @@ bool holds_its_grid(const JobState& job, const Snapshot& snapshot) {
            });
 }
 
+/// An entry that says it is of the same node as the one before says the same of it.
+bool has_good_parts(const std::vector<NodeState>& nodes) {
+    for (std::size_t i = 0; i < nodes.size(); ++i) {
+        if (!nodes[i].same_node) continue;
+        if (i == 0 || nodes[i].name != nodes[i - 1].name ||
+            nodes[i].free_cpus != nodes[i - 1].free_cpus ||
+            nodes[i].free_memory_mb != nodes[i - 1].free_memory_mb)
+            return false;
+    }
+    return true;
+}
+
 void check(const Snapshot& snapshot, const JsonFields& fields) {
     std::set<JobId> ids;
+    if (!has_good_parts(snapshot.nodes)) {
+        return fields.refuse("nodes",
+                             "same_node after an entry of the same name, free_cpus and "
+                             "free_memory_mb");
+    }
     for (const auto& set : snapshot.node_sets) {
         if (!is_good_node_set(set, snapshot.nodes.size())) {
             return fields.refuse("node_sets", "ascending lists of indices into nodes");

@@ -118,11 +118,10 @@ class Forecast {
     }
 
     void give(const Occupied::Part& part) {
-        NodeState& node = now_.nodes[part.node];
+        const NodeState& node = now_.nodes[part.node];
         if (!node.up) return;
-        node.free_gpus = std::min(node.free_gpus + part.gpus, node.total_gpus);
-        node.free_cpus += part.cpus;
-        node.free_memory_mb += part.memory_mb;
+        const std::int64_t gpus = std::min(part.gpus, node.total_gpus - node.free_gpus);
+        give_to_node(now_.nodes, part.node, gpus, part.cpus, part.memory_mb);
     }
 
     /// To the next end and those close behind it; false when nothing ends any more.

@@ -21,7 +21,8 @@ Packing::Packing(const Problem& problem, Ties ties)
         free_.push_back({.gpus = stays ? node.free_gpus : 0,
                          .cpus = stays ? node.free_cpus : INT64_MIN / 2,
                          .memory_mb = node.free_memory_mb,
-                         .type = problem.type_of_node(i)});
+                         .type = problem.type_of_node(i),
+                         .same_node = node.same_node});
         if (free_.back().type < 0) continue;
         auto& by_free = buckets_[static_cast<std::size_t>(free_.back().type)];
         const auto most = static_cast<std::size_t>(std::max(node.total_gpus, node.free_gpus));
@@ -62,14 +63,22 @@ void Packing::change(const JobState& job, NodeIndex index, std::int64_t gpus) {
     Free& node = free_[index];
     leave(index);
     node.gpus += gpus;
-    node.cpus += gpus * job.cpus_per_gpu;
-    node.memory_mb += gpus * job.memory_mb_per_gpu;
+    change_shared(index, gpus * job.cpus_per_gpu, gpus * job.memory_mb_per_gpu);
     auto& by_free = buckets_[static_cast<std::size_t>(node.type)];
     if (by_free.size() <= static_cast<std::size_t>(node.gpus)) {
         by_free.resize(static_cast<std::size_t>(node.gpus) + 1);
     }
     free_of_type_[static_cast<std::size_t>(node.type)] += gpus;
     enter(index);
+}
+
+/// A node's GPU types have its CPUs and memory together.
+void Packing::change_shared(NodeIndex index, std::int64_t cpus, std::int64_t memory_mb) {
+    while (free_[index].same_node) --index;
+    do {
+        free_[index].cpus += cpus;
+        free_[index].memory_mb += memory_mb;
+    } while (++index < free_.size() && free_[index].same_node);
 }
 
 void Packing::close(NodeIndex index) {
@@ -145,21 +154,35 @@ bool Packing::place_as(const Task& task, const Choice& choice, const Offer& offe
     });
 }
 
-bool Packing::could_stand(const Task& task, const Choice& choice) const {
+/// Whether some layout finds as many nodes for which usable(node, GPUs on it) is true.
+template <typename Usable>
+bool Packing::stands(const Task& task, const Choice& choice, Usable usable) const {
     const auto& by_free = buckets_[static_cast<std::size_t>(choice.type)];
-    const auto stands = [&](const Place& place, std::int64_t per_node) {
+    const auto in_place = [&](const Place& place, std::int64_t per_node) {
         std::int64_t wanted = choice.gpus / per_node;
         if (!allows(place, *task.job, wanted, per_node)) return false;
         for (auto left = static_cast<std::size_t>(per_node); left < by_free.size(); ++left) {
             for (const NodeIndex index : by_free[left]) {
-                if (is_in_set(place.node_set, index) && --wanted <= 0) return true;
+                if (is_in_set(place.node_set, index) && usable(index, per_node) && --wanted <= 0)
+                    return true;
             }
         }
         return false;
     };
     return any_layout(choice, [&](const Offer&, std::int64_t per_node) {
-        return any_place(
-            *task.job, [&](const Place& place, std::uint32_t) { return stands(place, per_node); });
+        return any_place(*task.job, [&](const Place& place, std::uint32_t) {
+            return in_place(place, per_node);
+        });
+    });
+}
+
+bool Packing::could_stand(const Task& task, const Choice& choice) const {
+    return stands(task, choice, [](NodeIndex, std::int64_t) { return true; });
+}
+
+bool Packing::has_room(const Task& task, const Choice& choice) const {
+    return stands(task, choice, [&](NodeIndex index, std::int64_t per_node) {
+        return has_resources(task, index, per_node);
     });
 }
 

@@ -78,6 +78,14 @@ class Packing {
     /// Whether nodes could be found if nothing but what is taken now stood there; CPUs and memory
     /// aside.
     [[nodiscard]] bool could_stand(const Task&, const Choice&) const;
+    /// Whether place() would find nodes.
+    [[nodiscard]] bool has_room(const Task&, const Choice&) const;
+    struct Left {
+        std::int64_t gpus, cpus, memory_mb;
+    };
+    [[nodiscard]] Left left_on(NodeIndex node) const {
+        return {free_[node].gpus, free_[node].cpus, free_[node].memory_mb};
+    }
     /// GPUs that the widest node of the type may have free.
     [[nodiscard]] std::int64_t widest(std::int32_t type) const {
         return static_cast<std::int64_t>(buckets_[static_cast<std::size_t>(type)].size()) - 1;
@@ -87,6 +95,7 @@ class Packing {
     struct Free {
         std::int64_t gpus, cpus, memory_mb;
         std::int32_t type;
+        bool same_node;          ///< as NodeState has it
         std::uint32_t slot = 0;  ///< position in its bucket
     };
     [[nodiscard]] bool take(const Task&, const Choice&, const Place&, std::int64_t per_node,
@@ -95,7 +104,10 @@ class Packing {
     void collect(const Task&, const Choice&, const Place&, Owner, std::size_t wanted,
                  Placement&) const;
     [[nodiscard]] bool has_resources(const Task&, NodeIndex, std::int64_t per_node) const;
+    template <typename Usable>
+    [[nodiscard]] bool stands(const Task&, const Choice&, Usable) const;
     void change(const JobState&, NodeIndex, std::int64_t gpus);
+    void change_shared(NodeIndex, std::int64_t cpus, std::int64_t memory_mb);
     [[nodiscard]] std::vector<NodeIndex>& bucket(const Free& node) {
         return buckets_[static_cast<std::size_t>(node.type)][static_cast<std::size_t>(node.gpus)];
     }

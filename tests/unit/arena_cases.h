@@ -72,11 +72,8 @@ inline bool occupy(Snapshot& s, JobState& job, const Offer& offer) {
         if (fits && static_cast<std::int64_t>(nodes.size()) < offer.grid.nodes) nodes.push_back(n);
     }
     if (static_cast<std::int64_t>(nodes.size()) < offer.grid.nodes) return false;
-    for (const NodeIndex n : nodes) {
-        s.nodes[n].free_gpus -= g;
-        s.nodes[n].free_cpus -= g * job.cpus_per_gpu;
-        s.nodes[n].free_memory_mb -= g * job.memory_mb_per_gpu;
-    }
+    for (const NodeIndex n : nodes)
+        give_to_node(s.nodes, n, -g, -g * job.cpus_per_gpu, -g * job.memory_mb_per_gpu);
     job.nodes = nodes;
     return true;
 }
@@ -114,12 +111,20 @@ inline Round random_round(const Pick& pick, const RoundSize& size) {
         node.free_memory_mb = size.only_gpus ? 1000000 : pick(0, 40000);
         left -= node.total_gpus;
         r.snapshot.nodes.push_back(node);
+        if (left == 0 || pick(0, 3) != 0) continue;
+        node.gpu_type = gpu_type_names[node.gpu_type == gpu_type_names[0] ? 1 : 0];
+        node.total_gpus = node.free_gpus = pick(1, std::min(left, size.most_node_gpus));
+        node.same_node = true;
+        left -= node.total_gpus;
+        r.snapshot.nodes.push_back(node);
     }
     r.snapshot.node_sets.resize(3);
     for (NodeIndex n = 0; n < r.snapshot.nodes.size(); ++n) {
         r.snapshot.node_sets[0].push_back(n);
         for (const std::size_t set : {1U, 2U}) {
-            if (pick(0, 1) == 0) r.snapshot.node_sets[set].push_back(n);
+            auto& nodes = r.snapshot.node_sets[set];
+            const bool with_last = !nodes.empty() && nodes.back() + 1 == n;
+            if (r.snapshot.nodes[n].same_node ? with_last : pick(0, 1) == 0) nodes.push_back(n);
         }
     }
     const auto jobs = static_cast<JobId>(pick(1, size.most_jobs));

@@ -211,23 +211,35 @@ void CheckBook::add_profiled(const NodeCheck& check, References& known) {
 void CheckBook::conclude(const Ended& ended, const NodeCheck& check, const CheckVerdict& verdict) {
     ended.run.done = true;
     const std::string& node = check.node;
-    const bool whole = ended.request.devices >= ended.request.node_devices;
     const std::vector<SlowFact> facts = nodes_.slow(node);
     Entry& entry = entries_[node];
-    entry.last = words_of(verdict) + (whole ? "" : "; not all of its GPUs were free");
+    const bool one_type = entry.type.empty() && entry.next_type.empty();
+    const bool all_free =
+        one_type ? ended.request.devices >= ended.request.node_devices : entry.whole_type;
+    const bool whole = all_free && entry.next_type.empty() && entry.others_healthy;
+    entry.last = words_of(verdict) + (one_type ? "" : " on " + check.gpu_type) +
+                 (all_free ? "" : "; not all of its GPUs were free");
     entry.last_s = time_s_;
     const std::string line =
         fmt::format("node {} checked (JobId={}): {}", node, ended.carrier.id, entry.last);
     verdict.is_slow() ? host_.log_error(line) : host_.log_info(line);
     ++(verdict.is_slow() ? counts_.slow : verdict.is_healthy() ? counts_.healthy : counts_.unknown);
+    const NodeCheckNews news{.node = node,
+                             .driver = check.devices.front().device.driver,
+                             .whole = whole,
+                             .verdict = verdict};
+    if (!entry.next_type.empty()) {
+        entry.others_healthy = entry.others_healthy && all_free && verdict.is_healthy();
+        entry.type = std::exchange(entry.next_type, {});
+        return nodes_.note_check(news);
+    }
+    entry.type.clear();
+    entry.others_healthy = true;
     if (!facts.empty() && !covers(verdict, facts, whole)) {
         entry.whole_only = true;  // it goes on waiting for the GPU that is suspected
         return;
     }
-    nodes_.note_check({.node = node,
-                       .driver = check.devices.front().device.driver,
-                       .whole = whole,
-                       .verdict = verdict});
+    nodes_.note_check(news);
     if (whole && verdict.is_healthy()) healthy_.push_back(node);
     give_up(entry);
 }
@@ -235,6 +247,9 @@ void CheckBook::conclude(const Ended& ended, const NodeCheck& check, const Check
 /// Facts whose time is over and that the check did not prolong run out.
 void CheckBook::give_up(Entry& entry) {
     entry.asked = entry.whole_only = false;
+    entry.type.clear();
+    entry.next_type.clear();
+    entry.others_healthy = true;
     entry.tries = 0;
     entry.waits.clear();
     entry.given_up = static_cast<std::int64_t>(time_s_);

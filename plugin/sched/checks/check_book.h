@@ -70,6 +70,11 @@ class CheckBook : public NodeChecks {
         std::string waits;           ///< why it does not begin
         std::string last;            ///< what the latest check found
         double last_s = 0;           ///< and when, by the epoch
+        /// Of a node with several GPU types, which are checked one after the other: the one that is
+        /// checked now, "" = the first; the one after it, "" = none; whether all of its GPUs take
+        /// part; and whether those before it were all found healthy.
+        std::string type, next_type;
+        bool whole_type = true, others_healthy = true;
         [[nodiscard]] bool wanted() const { return asked || due_until != 0; }
     };
     using Entries = std::map<std::string, Entry>;  ///< by node

@@ -21,12 +21,22 @@ Fence fence_of(const ClusterView& view, NodeIndex index) {
     return at == view.node_records.end() ? Fence::none : at->second.fence;
 }
 
-std::optional<NodeIndex> index_of(const ClusterView& view, const std::string& name) {
+/// The node's entry of this GPU type; "": its first.
+std::optional<NodeIndex> index_of(const ClusterView& view, const std::string& name,
+                                  const std::string& type) {
     const auto& nodes = view.snapshot.nodes;
-    const auto at = std::find_if(nodes.begin(), nodes.end(),
-                                 [&](const NodeState& node) { return node.name == name; });
+    const auto at = std::find_if(nodes.begin(), nodes.end(), [&](const NodeState& node) {
+        return node.name == name && (type.empty() || node.gpu_type == type);
+    });
     if (at == nodes.end()) return std::nullopt;
     return static_cast<NodeIndex>(at - nodes.begin());
+}
+
+/// The GPU type of the node that comes after this entry's; "": none does.
+std::string next_type(const ClusterView& view, NodeIndex index) {
+    const auto& nodes = view.snapshot.nodes;
+    const bool more = index + 1 < nodes.size() && nodes[index + 1].same_node;
+    return more ? nodes[index + 1].gpu_type : std::string();
 }
 
 /// One that takes jobs and has the node: that of profile runs first.
@@ -46,10 +56,11 @@ std::string partition_of(const ClusterView& view, NodeIndex index, const std::st
 /// Of the GPUs' share of the node, as much as is free.
 void take_share(CarrierSpec& spec, const ClusterView& view, NodeIndex index) {
     const NodeState& node = view.snapshot.nodes[index];
-    const std::int64_t cpus = view.node_cpus[index] * spec.gpus / node.total_gpus;
+    const std::int64_t all_gpus = gpus_of_node(view.snapshot.nodes, index);
+    const std::int64_t cpus = view.node_cpus[index] * spec.gpus / all_gpus;
     spec.cpus = std::max<std::int64_t>(std::min(cpus, node.free_cpus), 1);
     if (!view.memory_tracked) return;
-    const std::int64_t memory = view.node_memory_mb[index] * spec.gpus / node.total_gpus;
+    const std::int64_t memory = view.node_memory_mb[index] * spec.gpus / all_gpus;
     spec.memory_mb = std::max<std::int64_t>(std::min(memory, node.free_memory_mb), 1);
 }
 
@@ -98,7 +109,7 @@ std::optional<CarrierSpec> CheckBook::spec_for(const ClusterView& view, NodeInde
                                       .gpu_type = node.gpu_type,
                                       .hardware = *hardware,
                                       .devices = node.free_gpus,
-                                      .node_devices = node.total_gpus,
+                                      .node_devices = gpus_of_node(view.snapshot.nodes, index),
                                       .products = profiled_products(node.gpu_type)});
     spec.user_id = spec.for_user = user_.id;
     spec.group_id = user_.group;
@@ -122,7 +133,7 @@ void CheckBook::note_refusal(const std::string& name, Entry& entry, const Carrie
 }
 
 void CheckBook::start_one(const std::string& name, Entry& entry, ClusterView& view) {
-    const auto index = index_of(view, name);
+    const auto index = index_of(view, name, entry.type);
     const auto spec = index ? spec_for(view, *index, entry) : std::nullopt;
     if (!spec) {
         host_.log_error(fmt::format(
@@ -138,10 +149,9 @@ void CheckBook::start_one(const std::string& name, Entry& entry, ClusterView& vi
     runs_[start.id].ours = true;
     entry.carrier = start.id;
     ++counts_.started;
-    NodeState& node = view.snapshot.nodes[*index];
-    node.free_gpus -= spec->gpus;
-    node.free_cpus -= spec->cpus;
-    node.free_memory_mb -= spec->memory_mb;
+    entry.next_type = next_type(view, *index);
+    entry.whole_type = spec->gpus >= view.snapshot.nodes[*index].total_gpus;
+    give_to_node(view.snapshot.nodes, *index, -spec->gpus, -spec->cpus, -spec->memory_mb);
 }
 
 void CheckBook::start(ClusterView& view) {

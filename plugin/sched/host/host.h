@@ -163,6 +163,11 @@ struct ClusterView {
         const auto at = whole_sets.find(node_set);
         return at == whole_sets.end() ? node_set : at->second;
     }
+    /// Adds the node of this first entry, with all its entries.
+    void add_parts(NodeIndex first, std::vector<NodeIndex>& to) const {
+        const NodeParts parts = parts_of(snapshot.nodes, first);
+        for (NodeIndex n = parts.first; n < parts.last; ++n) to.push_back(n);
+    }
     /// Those that take new jobs: their nodes, in ascending order.
     std::map<std::string, std::vector<NodeIndex>, std::less<>> partitions;
     std::vector<JobView> jobs;

@@ -8,7 +8,12 @@
 namespace arena {
 namespace {
 
-using States = std::map<std::string, const NodeState*>;
+/// A node with several GPU types is one server, of its first type, with all its GPUs.
+struct Server {
+    const NodeState* node;
+    std::int64_t gpus;
+};
+using States = std::map<std::string, Server>;
 
 bool is_in(const std::vector<std::string>& sorted, const std::string& name) {
     return std::binary_search(sorted.begin(), sorted.end(), name);
@@ -19,7 +24,6 @@ InferencePool& pool_of(std::vector<InferencePool>& pools, const NodeState& node)
         if (pool.gpu_type == node.gpu_type) return pool;
     InferencePool& pool = pools.emplace_back();
     pool.gpu_type = node.gpu_type;
-    pool.gpus_per_server = node.total_gpus;
     return pool;
 }
 
@@ -44,8 +48,8 @@ void count_running(const LoanFacts::Job& job, const States& states,
     for (const auto& [name, gpus] : job.nodes) {
         const auto at = states.find(name);
         if (at == states.end()) continue;
-        const std::int64_t held = gpus > 0 ? gpus : at->second->total_gpus;
-        pool_of(pools, *at->second).wanted_gpus += static_cast<double>(held);
+        InferencePool& pool = pool_of(pools, *at->second.node);
+        pool.wanted_gpus += static_cast<double>(gpus > 0 ? gpus : at->second.gpus);
     }
 }
 
@@ -71,11 +75,14 @@ std::vector<InferencePool> inference_pools(const LoanFacts& facts,
         for (const auto& [name, gpus] : job.nodes) busy.insert(name);
     States states;
     std::vector<InferencePool> pools;
-    for (const NodeState& node : nodes) {
-        if (!owned.contains(node.name) || node.total_gpus == 0) continue;
-        states.emplace(node.name, &node);
+    for (NodeIndex n = 0; n < nodes.size(); ++n) {
+        const NodeState& node = nodes[n];
+        const std::int64_t gpus = gpus_of_node(nodes, n);
+        if (!owned.contains(node.name) || gpus == 0 || node.same_node) continue;
+        states.emplace(node.name, Server{&node, gpus});
         InferencePool& pool = pool_of(pools, node);
-        pool.gpus_per_server = std::min(pool.gpus_per_server, node.total_gpus);
+        const bool first = pool.gpus_per_server == 0;
+        pool.gpus_per_server = first ? gpus : std::min(pool.gpus_per_server, gpus);
         if (node.up) ++pool.servers;
         if (is_in(open, node.name)) pool.lent.push_back(node.name);
         const bool free = node.up && !is_in(leased, node.name) && !busy.contains(node.name) &&

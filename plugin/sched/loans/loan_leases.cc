@@ -51,7 +51,8 @@ void take_jobs_of(const LoanFacts& facts, const std::vector<NodeIndex>& lent,
     for (JobState& job : snapshot.jobs) {
         if (job.phase == JobPhase::running && job.current) known.insert(job.id);
         job.elastic = job.elastic || std::any_of(job.nodes.begin(), job.nodes.end(), [&](auto n) {
-                          return std::binary_search(lent.begin(), lent.end(), n);
+                          return std::binary_search(lent.begin(), lent.end(),
+                                                    parts_of(snapshot.nodes, n).first);
                       });
     }
     for (const LoanFacts::Job& job : facts.jobs)
@@ -76,7 +77,8 @@ class Choice {
         for (NodeIndex i = 0; i < snapshot_.nodes.size(); ++i) {
             NodeState& node = snapshot_.nodes[i];
             index.emplace(node.name, i);
-            if (std::find(lent.begin(), lent.end(), node.name) != lent.end()) nodes_.push_back(i);
+            const bool is_lent = std::find(lent.begin(), lent.end(), node.name) != lent.end();
+            if (is_lent && !node.same_node) nodes_.push_back(i);
             // One that was asked back since the last round is no job's to stay on.
             const auto lease = leases.find(node.name);
             if (lease != leases.end() && lease->second.state == LeaseState::returning)

@@ -83,9 +83,12 @@ Avoidance::Of Avoidance::avoided_by(const JobView& job) const {
     return all;
 }
 
-/// Nothing where it has none of them, or no others.
+/// Nothing where it has none of these nodes, whatever their GPU types, or no others.
 std::optional<AvoidingChoice> Avoidance::choice(const JobView& job,
-                                                const std::vector<NodeIndex>& nodes) {
+                                                const std::vector<NodeIndex>& whole) {
+    std::vector<NodeIndex> nodes;
+    for (const NodeIndex node : whole) view_.add_parts(node, nodes);
+    sort_unique(nodes);
     AvoidingChoice choice{.node_set = job.node_set, .slot_sets = {}, .avoided = {}};
     std::vector<NodeIndex> left;
     const auto& all = view_.snapshot.node_sets[job.node_set];

@@ -48,7 +48,7 @@ class Avoidance {
     void add_nodes(const std::vector<AvoidedNode>& avoid, std::vector<NodeIndex>& nodes) const;
     [[nodiscard]] Of avoided_by(const JobView& job) const;
     [[nodiscard]] std::optional<AvoidingChoice> choice(const JobView& job,
-                                                       const std::vector<NodeIndex>& nodes);
+                                                       const std::vector<NodeIndex>& whole);
     std::uint32_t without(std::uint32_t node_set, const std::vector<NodeIndex>& nodes);
 
     ClusterView& view_;

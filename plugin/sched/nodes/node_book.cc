@@ -269,7 +269,9 @@ void NodeBook::choose(const ClusterView& view) {
     std::erase_if(confirmed, [&](const Suspect& suspect) {
         return !std::binary_search(allowed.begin(), allowed.end(), suspect.node);
     });
-    avoided_.nodes = choose_quarantined(std::move(confirmed), view.snapshot.nodes, rules_, away);
+    for (const NodeIndex node :
+         choose_quarantined(std::move(confirmed), view.snapshot.nodes, rules_, away))
+        view.add_parts(node, avoided_.nodes);
     choose_pairs(view);
     avoided_.open = slow_.open;
     avoided_.linked = slow_.linked;
@@ -352,6 +354,12 @@ void NodeBook::describe(ClusterView& view, const Names& names) const {
             state.lent = fact.value;
             if (returns && until) state.returning_s = parse_number(*until, 0, 1e15).value_or(0);
         }
+        const NodeParts parts = parts_of(view.snapshot.nodes, at->second);
+        for (NodeIndex n = parts.first + 1; n < parts.last; ++n) {
+            view.snapshot.nodes[n].slow = state.slow;
+            view.snapshot.nodes[n].lent = state.lent;
+            view.snapshot.nodes[n].returning_s = state.returning_s;
+        }
     }
 }
 
@@ -366,7 +374,8 @@ void NodeBook::fence(const ClusterView& view, const NodeChecks* checks) {
             fence = Fence::reserved;
         if (now != fence) fencings_.push_back({node, fence, why(node), rules_.check_user});
     };
-    for (const NodeIndex index : avoided_.nodes) look(index, wanted);
+    for (const NodeIndex index : avoided_.nodes)
+        if (!view.snapshot.nodes[index].same_node) look(index, wanted);
     for (const auto& [index, record] : view.node_records)
         if (record.fence != Fence::none &&
             !std::binary_search(avoided_.nodes.begin(), avoided_.nodes.end(), index))

@@ -255,9 +255,7 @@ ProfileAnswer ProfileBook::started(const ProfileNeed& need, const RunPlace& plac
                              .node = node.name,
                              .start_s = view.snapshot.time_s,
                              .for_user = need.user_id});
-    node.free_gpus -= 1;
-    node.free_cpus -= spec.cpus;
-    node.free_memory_mb -= spec.memory_mb;
+    give_to_node(view.snapshot.nodes, place.node, -1, -spec.cpus, -spec.memory_mb);
     return going_on(need, carrier, view.steady_s, {});
 }
 

@@ -26,7 +26,7 @@ Refusals::Pace partition_pace(double backoff_s) {
 
 /// Memory of one GPU of the node in MiB; 0 where memory is not a consumable resource.
 std::int64_t memory_share(const ClusterView& view, std::size_t node) {
-    const std::int64_t gpus = view.snapshot.nodes[node].total_gpus;
+    const std::int64_t gpus = gpus_of_node(view.snapshot.nodes, static_cast<NodeIndex>(node));
     return view.memory_tracked && gpus > 0 ? view.node_memory_mb[node] / gpus : 0;
 }
 
@@ -43,9 +43,9 @@ bool has_room(const ClusterView& view, std::size_t index, const Taken& taken = {
 
 bool shown_free(const ClusterView& view, const std::string& name) {
     const std::vector<NodeState>& nodes = view.snapshot.nodes;
-    const auto at = std::find_if(nodes.begin(), nodes.end(),
-                                 [&](const NodeState& node) { return node.name == name; });
-    return at != nodes.end() && has_room(view, static_cast<std::size_t>(at - nodes.begin()));
+    for (std::size_t i = 0; i < nodes.size(); ++i)
+        if (nodes[i].name == name && has_room(view, i)) return true;
+    return false;
 }
 
 bool has_run(const ClusterView& view, const std::string& node) {
@@ -178,7 +178,8 @@ RunShare run_share(const RunPlace& place, const ClusterView& view,
     for (NodeIndex index : view.partitions.at(place.partition)) {
         const NodeState& node = view.snapshot.nodes[index];
         if (node.gpu_type != here.gpu_type || node.total_gpus == 0) continue;
-        least.cpus = std::min(least.cpus, view.node_cpus[index] / node.total_gpus);
+        least.cpus =
+            std::min(least.cpus, view.node_cpus[index] / gpus_of_node(view.snapshot.nodes, index));
         least.memory_mb = std::min(least.memory_mb, memory_share(view, index));
     }
     const Taken before = taken_of(taken, place.node);

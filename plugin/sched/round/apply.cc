@@ -231,7 +231,8 @@ Shape Application::shape_for(const PlannedJob& planned, const Offer& offer,
         job.cpus_per_gpu * offer.grid.gpus_per_node / shape.tasks_per_node, 1);
     write_memory(shape, request, job);
     for (const NodeIndex index : planned.view->avoided)
-        shape.exclude.push_back(round_.snapshot.nodes[index].name);
+        if (const NodeState& node = round_.snapshot.nodes[index]; !node.same_node)
+            shape.exclude.push_back(node.name);
     shape.environment = launch_environment(request, offer);
     for (std::string& variable : watch_environment(request, books_.site.config))
         shape.environment.push_back(std::move(variable));

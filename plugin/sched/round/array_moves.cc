@@ -23,6 +23,7 @@ class ArrayMoves {
   private:
     void take_in();
     [[nodiscard]] bool is_ready() const;
+    [[nodiscard]] bool is_held(NodeIndex entry) const;
     [[nodiscard]] bool has_place(bool free_now) const;
     [[nodiscard]] bool all_may_leave() const;
     [[nodiscard]] std::optional<Move> off_slow() const;
@@ -36,6 +37,17 @@ class ArrayMoves {
     JobState state_;                       ///< what a policy would see
 };
 
+/// Of a node with several GPU types the entry whose GPUs the carrier holds.
+bool ArrayMoves::is_held(NodeIndex entry) const {
+    const NodeParts parts = parts_of(view_.snapshot.nodes, entry);
+    if (parts.last - parts.first == 1) return true;
+    return std::any_of(view_.running.begin(), view_.running.end(), [&](const Occupied& held) {
+        return held.job == carrier_->view.id &&
+               std::any_of(held.parts.begin(), held.parts.end(),
+                           [&](const auto& part) { return part.node == entry && part.gpus > 0; });
+    });
+}
+
 void ArrayMoves::take_in() {
     const ArrayCarrierView& view = carrier_->view;
     members_.clear();
@@ -48,7 +60,8 @@ void ArrayMoves::take_in() {
     state_ = {};
     const auto& all = view_.snapshot.nodes;
     for (NodeIndex i = 0; i < all.size(); ++i)
-        if (std::find(view.nodes.begin(), view.nodes.end(), all[i].name) != view.nodes.end())
+        if (std::find(view.nodes.begin(), view.nodes.end(), all[i].name) != view.nodes.end() &&
+            is_held(i))
             state_.nodes.push_back(i);
     if (!members_.empty()) state_.node_set = members_.front()->node_set;
     state_.time_limit_s = std::max(view.end_s - view_.snapshot.time_s, 0.0);

@@ -21,8 +21,11 @@ void keep_for(Round& round, const PlannedJob& planned, const Action& action) {
     const JobState& job = round.snapshot.jobs[planned.state];
     for (NodeIndex index : action.nodes) {
         taken[index].gpus += gpus;
-        taken[index].cpus += gpus * job.cpus_per_gpu;
-        taken[index].memory_mb += gpus * job.memory_mb_per_gpu;
+        const NodeParts parts = parts_of(round.view.snapshot.nodes, index);
+        for (NodeIndex n = parts.first; n < parts.last; ++n) {
+            taken[n].cpus += gpus * job.cpus_per_gpu;
+            taken[n].memory_mb += gpus * job.memory_mb_per_gpu;
+        }
     }
 }
 
@@ -30,12 +33,8 @@ void keep_for(Round& round, const PlannedJob& planned, const Action& action) {
 
 std::vector<NodeState> free_nodes(const Round& round) {
     std::vector<NodeState> nodes = round.view.snapshot.nodes;
-    for (const Round::Return& back : round.returns) {
-        NodeState& node = nodes[back.node];
-        node.free_gpus += back.gpus;
-        node.free_cpus += back.cpus;
-        node.free_memory_mb += back.memory_mb;
-    }
+    for (const Round::Return& back : round.returns)
+        give_to_node(nodes, back.node, back.gpus, back.cpus, back.memory_mb);
     return nodes;
 }
 

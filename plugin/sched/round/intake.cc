@@ -208,6 +208,7 @@ void Intake::note_facts(const JobView& job, const SharedRequest& wanted) {
 void Intake::note_avoided(const JobView& job, JobStatus& status) const {
     status.avoids.clear();
     for (const NodeIndex index : job.avoided) {
+        if (view_.snapshot.nodes[index].same_node) continue;
         const std::string& node = view_.snapshot.nodes[index].name;
         const std::string why = books_.nodes.why(node);
         status.avoids.push_back(node + ": " + (why.empty() ? "it was to leave it" : why));

@@ -19,10 +19,8 @@ namespace {
 
 /// GPUs are counted by the nodes' own state.
 void subtract(const Occupied& held, Snapshot& snapshot) {
-    for (const Occupied::Part& part : held.parts) {
-        snapshot.nodes[part.node].free_cpus -= part.cpus;
-        snapshot.nodes[part.node].free_memory_mb -= part.memory_mb;
-    }
+    for (const Occupied::Part& part : held.parts)
+        give_to_node(snapshot.nodes, part.node, 0, -part.cpus, -part.memory_mb);
 }
 
 bitstr_t* partition_nodes(const job_record_t* job) {
@@ -71,13 +69,11 @@ double would_be_priority(const job_record_t* job, const BasicQueue* queue) {
 void read_allocation(const job_record_t* job, const NodeTable& table, JobView& view) {
     const bitstr_t* nodes = job->job_resrcs ? job->job_resrcs->node_bitmap : nullptr;
     if (!nodes || !(IS_JOB_RUNNING(job) || IS_JOB_COMPLETING(job))) return;
+    view.nodes = entries_held(occupied_by(job, table), table);
     view.nodes_open = true;
-    for (std::size_t i = 0; i < table.ours.size(); ++i) {
-        if (!bit_test(const_cast<bitstr_t*>(nodes), static_cast<bitoff_t>(i)) || table.ours[i] < 0)
-            continue;
-        view.nodes.push_back(static_cast<NodeIndex>(table.ours[i]));
-        view.nodes_open = view.nodes_open && node_is_up(node_record_table_ptr[i]);
-    }
+    for (std::size_t i = 0; i < table.ours.size(); ++i)
+        if (bit_test(const_cast<bitstr_t*>(nodes), static_cast<bitoff_t>(i)) && table.ours[i] >= 0)
+            view.nodes_open = view.nodes_open && node_is_up(node_record_table_ptr[i]);
 }
 
 /// The same as long as its user changes nothing: a task is compared with what it was rounds ago.

@@ -12,18 +12,28 @@ namespace {
 
 struct GpuCount {
     std::string type;
-    std::int64_t total = 0, allocated = 0;
+    std::int64_t total = 0, free = 0;
 };
 
+/// Adds one for each type. As Slurm itself counts: jobs that name no type hold GPUs of the node
+/// that may be of none.
 int add_gpus(void* item, void* argument) {
     const auto* state = static_cast<const gres_state_t*>(item);
-    auto* count = static_cast<GpuCount*>(argument);
+    auto* counts = static_cast<std::vector<GpuCount>*>(argument);
     if (text_of(state->gres_name) != "gpu" || !state->gres_data) return 0;
     const auto* gpus = static_cast<const gres_node_state_t*>(state->gres_data);
-    count->total = static_cast<std::int64_t>(gpus->gres_cnt_avail);
-    count->allocated = static_cast<std::int64_t>(gpus->gres_cnt_alloc);
-    // A node of two GPU types cannot be planned (one type per job, equal counts): left unnamed.
-    if (gpus->type_cnt == 1) count->type = text_of(gpus->type_name[0]);
+    const auto total = static_cast<std::int64_t>(gpus->gres_cnt_avail);
+    const std::int64_t free = total - static_cast<std::int64_t>(gpus->gres_cnt_alloc);
+    if (gpus->type_cnt <= 1) {
+        const bool typed = gpus->type_cnt == 1;
+        counts->push_back({typed ? text_of(gpus->type_name[0]) : std::string(), total, free});
+        return 0;
+    }
+    for (int i = 0; i < gpus->type_cnt; ++i) {
+        const auto of_type = static_cast<std::int64_t>(gpus->type_cnt_avail[i]);
+        const auto taken = static_cast<std::int64_t>(gpus->type_cnt_alloc[i]);
+        counts->push_back({text_of(gpus->type_name[i]), of_type, std::min(of_type - taken, free)});
+    }
     return 0;
 }
 
@@ -34,19 +44,25 @@ bool node_takes_jobs(const node_record_t* node) {
            (bit_test(share_node_bitmap, bit) || bit_test(idle_node_bitmap, bit));
 }
 
-NodeState read_node(const node_record_t* node) {
-    GpuCount gpus;
-    if (node->gres_list) list_for_each_ro(node->gres_list, add_gpus, &gpus);
-    NodeState state;
-    state.name = text_of(node->name);
-    state.gpu_type = gpus.type;
-    state.total_gpus = gpus.total;
-    state.free_gpus =
-        node_takes_jobs(node) ? std::max<std::int64_t>(gpus.total - gpus.allocated, 0) : 0;
-    state.up = node_is_up(node);
-    state.free_cpus = node->cpus_efctv ? node->cpus_efctv : node->config_ptr->cpus;
-    state.free_memory_mb = static_cast<std::int64_t>(node->real_memory - node->mem_spec_limit);
-    return state;
+/// An entry for each GPU type.
+std::vector<NodeState> read_node(const node_record_t* node) {
+    std::vector<GpuCount> counts;
+    if (node->gres_list) list_for_each_ro(node->gres_list, add_gpus, &counts);
+    if (counts.empty()) counts.emplace_back();
+    const bool takes_jobs = node_takes_jobs(node);
+    std::vector<NodeState> parts;
+    for (const GpuCount& gpus : counts) {
+        NodeState& state = parts.emplace_back();
+        state.name = text_of(node->name);
+        state.gpu_type = gpus.type;
+        state.total_gpus = gpus.total;
+        state.free_gpus = takes_jobs ? std::max<std::int64_t>(gpus.free, 0) : 0;
+        state.up = node_is_up(node);
+        state.free_cpus = node->cpus_efctv ? node->cpus_efctv : node->config_ptr->cpus;
+        state.free_memory_mb = static_cast<std::int64_t>(node->real_memory - node->mem_spec_limit);
+        state.same_node = parts.size() > 1;
+    }
+    return parts;
 }
 
 struct PartitionWalk {
@@ -63,26 +79,52 @@ int visit_partition(void* item, void* argument) {
     for (bitoff_t i = bit_ffs(part->node_bitmap); i >= 0 && i <= last; ++i) {
         const std::int32_t ours = walk->table->ours[static_cast<std::size_t>(i)];
         if (ours >= 0 && bit_test(part->node_bitmap, i))
-            nodes.push_back(static_cast<NodeIndex>(ours));
+            walk->view->add_parts(static_cast<NodeIndex>(ours), nodes);
     }
     return 0;
 }
 
-/// GPUs that the job has on its nodes, in their order; empty where it has none.
-std::vector<std::int64_t> allocated_gpus(const job_record_t* job) {
-    std::vector<std::int64_t> gpus;
-    const auto add = [](void* item, void* argument) {
-        const auto* state = static_cast<const gres_state_t*>(item);
-        auto& list = *static_cast<std::vector<std::int64_t>*>(argument);
-        const auto* of = static_cast<const gres_job_state_t*>(state->gres_data);
-        if (text_of(state->gres_name) != "gpu" || !of || !of->gres_cnt_node_alloc) return 0;
-        list.resize(std::max<std::size_t>(list.size(), of->node_cnt));
-        for (std::uint32_t i = 0; i < of->node_cnt; ++i)
-            list[i] += static_cast<std::int64_t>(of->gres_cnt_node_alloc[i]);
-        return 0;
-    };
-    if (job->gres_list_alloc) list_for_each_ro(job->gres_list_alloc, add, &gpus);
-    return gpus;
+/// GPUs of one type that the job has on its nodes, in their order.
+struct HeldGpus {
+    std::string type;  ///< "" = it named none
+    std::vector<std::int64_t> counts;
+};
+
+int add_held(void* item, void* argument) {
+    const auto* state = static_cast<const gres_state_t*>(item);
+    const auto* of = static_cast<const gres_job_state_t*>(state->gres_data);
+    if (text_of(state->gres_name) != "gpu" || !of || !of->gres_cnt_node_alloc) return 0;
+    HeldGpus& held = static_cast<std::vector<HeldGpus>*>(argument)->emplace_back();
+    held.type = text_of(of->type_name);
+    for (std::uint32_t i = 0; i < of->node_cnt; ++i)
+        held.counts.push_back(static_cast<std::int64_t>(of->gres_cnt_node_alloc[i]));
+    return 0;
+}
+
+/// The entry of the node that has these GPUs; of no known type: the first.
+NodeIndex entry_of(const NodeTable& table, NodeIndex first, const std::string& type) {
+    if (table.nodes == nullptr) return first;
+    const NodeParts parts = parts_of(*table.nodes, first);
+    for (NodeIndex n = parts.first; n < parts.last; ++n)
+        if ((*table.nodes)[n].gpu_type == type) return n;
+    return first;
+}
+
+/// The node in the job's order, with its GPUs: an entry for each type that it holds there.
+void add_gpus_held(const std::vector<HeldGpus>& held, std::size_t slot, const NodeTable& table,
+                   std::vector<Occupied::Part>& parts) {
+    const std::size_t first = parts.size() - 1;
+    for (const HeldGpus& gpus : held) {
+        if (slot >= gpus.counts.size() || gpus.counts[slot] == 0) continue;
+        const NodeIndex entry = entry_of(table, parts[first].node, gpus.type);
+        const auto at =
+            std::find_if(parts.begin() + static_cast<std::ptrdiff_t>(first), parts.end(),
+                         [&](const Occupied::Part& part) { return part.node == entry; });
+        if (at != parts.end())
+            at->gpus += gpus.counts[slot];
+        else
+            parts.push_back({.node = entry, .gpus = gpus.counts[slot]});
+    }
 }
 
 /// MaxMemPerNode or, with a flag, MaxMemPerCPU: the partition's, else the cluster's; 0 = no
@@ -130,10 +172,13 @@ NodeTable read_nodes(ClusterView& view) {
         if (auto record = node_record(node, reserved))
             view.node_records.emplace(static_cast<NodeIndex>(view.snapshot.nodes.size()),
                                       *std::move(record));
-        view.snapshot.nodes.push_back(read_node(node));
-        view.node_cpus.push_back(view.snapshot.nodes.back().free_cpus);
-        view.node_memory_mb.push_back(view.snapshot.nodes.back().free_memory_mb);
+        for (NodeState& state : read_node(node)) {
+            view.node_cpus.push_back(state.free_cpus);
+            view.node_memory_mb.push_back(state.free_memory_mb);
+            view.snapshot.nodes.push_back(std::move(state));
+        }
     }
+    table.nodes = &view.snapshot.nodes;
     return table;
 }
 
@@ -146,7 +191,8 @@ Occupied occupied_by(const job_record_t* job, const NodeTable& table) {
     Occupied held{.job = job->job_id, .end_s = static_cast<double>(job->end_time), .parts = {}};
     const job_resources* resources = job->job_resrcs;
     if (!resources || !resources->node_bitmap || !resources->cpus) return held;
-    const std::vector<std::int64_t> gpus = allocated_gpus(job);
+    std::vector<HeldGpus> gpus;
+    if (job->gres_list_alloc) list_for_each_ro(job->gres_list_alloc, add_held, &gpus);
     const bitoff_t last = bit_fls(resources->node_bitmap);
     std::size_t slot = 0;
     for (bitoff_t i = bit_ffs(resources->node_bitmap); i >= 0 && i <= last; ++i) {
@@ -155,14 +201,26 @@ Occupied occupied_by(const job_record_t* job, const NodeTable& table) {
         if (ours >= 0) {
             Occupied::Part part{.node = static_cast<NodeIndex>(ours),
                                 .cpus = resources->cpus[slot]};
-            if (slot < gpus.size()) part.gpus = gpus[slot];
             if (resources->memory_allocated)
                 part.memory_mb = static_cast<std::int64_t>(resources->memory_allocated[slot]);
             held.parts.push_back(part);
+            add_gpus_held(gpus, slot, table, held.parts);
         }
         ++slot;
     }
     return held;
+}
+
+std::vector<NodeIndex> entries_held(const Occupied& held, const NodeTable& table) {
+    std::vector<NodeIndex> entries;
+    for (const Occupied::Part& part : held.parts) {
+        const bool more_of_last =
+            table.nodes != nullptr && (*table.nodes)[part.node].same_node && !entries.empty() &&
+            parts_of(*table.nodes, part.node).first == parts_of(*table.nodes, entries.back()).first;
+        if (more_of_last) entries.pop_back();
+        entries.push_back(part.node);
+    }
+    return entries;
 }
 
 /// Nothing for a job whose places depend on more: those are asked for one by one.
@@ -227,7 +285,7 @@ std::vector<NodeIndex> NodeSets::ours(const bitstr_t* nodes) const {
     std::vector<NodeIndex> list;
     for (std::size_t i = 0; nodes && i < table_.ours.size(); ++i)
         if (table_.ours[i] >= 0 && bit_test(const_cast<bitstr_t*>(nodes), static_cast<bitoff_t>(i)))
-            list.push_back(static_cast<NodeIndex>(table_.ours[i]));
+            view_.add_parts(static_cast<NodeIndex>(table_.ours[i]), list);
     return list;
 }
 

@@ -14,9 +14,11 @@
 
 namespace arena {
 
-/// Index in our snapshot of each Slurm node index; defunct slots are left out.
+/// Index in our snapshot of each Slurm node index, the first where a node has several entries;
+/// defunct slots are left out.
 struct NodeTable {
-    std::vector<std::int32_t> ours;  // by Slurm index, -1 = none
+    std::vector<std::int32_t> ours;                 ///< by Slurm index, -1 = none
+    const std::vector<NodeState>* nodes = nullptr;  ///< nullptr: each node has one entry
 };
 
 NodeTable read_nodes(ClusterView& view);
@@ -24,8 +26,11 @@ NodeTable read_nodes(ClusterView& view);
 bool node_is_up(const node_record_t* node);
 /// Those that take new jobs, with their nodes.
 void read_partitions(ClusterView& view, const NodeTable& table);
-/// What the job holds, by our nodes; those without cores' counts were never given any.
+/// What the job holds, by our nodes; those without cores' counts were never given any. Of a node of
+/// several GPU types CPUs and memory stand with the first of its entries.
 Occupied occupied_by(const job_record_t* job, const NodeTable& table);
+/// Of each of its nodes the entry whose GPUs it holds, ascending; the first where it holds none.
+std::vector<NodeIndex> entries_held(const Occupied& held, const NodeTable& table);
 
 /// Where jobs of one class may stand.
 struct Placed {

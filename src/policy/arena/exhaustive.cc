@@ -34,7 +34,8 @@ Exhaustive::Exhaustive(const Problem& problem, const Packing& layouts,
         nodes_.push_back({.gpus = node.free_gpus,
                           .cpus = node.free_cpus,
                           .memory_mb = node.free_memory_mb,
-                          .type = problem.type_of_node(n)});
+                          .type = problem.type_of_node(n),
+                          .same_node = node.same_node});
     }
     for (std::size_t t = 0; t < problem.types(); ++t)
         free_.push_back(layouts.free_gpus(static_cast<std::int32_t>(t)));
@@ -90,11 +91,14 @@ void Exhaustive::add_options(const Packing& layouts, std::span<const double> val
                      [](const Option& a, const Option& b) { return a.value > b.value; });
 }
 
-/// A node on which a task stands, and to which it may want to return, is like no other.
+/// A node on which a task stands, and to which it may want to return, is like no other. Nor is one
+/// whose CPUs are another GPU type's, too.
 void Exhaustive::find_kinds() {
     std::vector<bool> held(nodes_.size());
     for (const Task& task : problem_.tasks())
         for (const NodeIndex n : task.job->nodes) held[n] = true;
+    for (std::size_t n = 1; n < nodes_.size(); ++n)
+        if (nodes_[n].same_node) held[n - 1] = held[n] = true;
     std::map<std::vector<std::int32_t>, std::int32_t> kinds;
     for (std::size_t n = 0; n < nodes_.size(); ++n) {
         std::vector<std::int32_t> key{nodes_[n].type, held[n] ? static_cast<std::int32_t>(n) : -1};
@@ -146,11 +150,13 @@ bool Exhaustive::is_new(std::size_t depth, double sum) {
 }
 
 void Exhaustive::take(const JobState& job, NodeIndex n, std::int64_t gpus) {
-    Node& node = nodes_[n];
-    node.gpus -= gpus;
-    node.cpus -= gpus * job.cpus_per_gpu;
-    node.memory_mb -= gpus * job.memory_mb_per_gpu;
-    free_[static_cast<std::size_t>(node.type)] -= gpus;
+    nodes_[n].gpus -= gpus;
+    free_[static_cast<std::size_t>(nodes_[n].type)] -= gpus;
+    while (nodes_[n].same_node) --n;
+    do {
+        nodes_[n].cpus -= gpus * job.cpus_per_gpu;
+        nodes_[n].memory_mb -= gpus * job.memory_mb_per_gpu;
+    } while (++n < nodes_.size() && nodes_[n].same_node);
 }
 
 bool Exhaustive::fits(const JobState& job, const Node& node, const Option& option) const {

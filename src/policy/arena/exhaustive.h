@@ -48,7 +48,8 @@ class Exhaustive {
     struct Node {
         std::int64_t gpus, cpus, memory_mb;
         std::int32_t type;
-        std::int32_t kind = 0;  ///< nodes of one kind differ in nothing but what is free
+        bool same_node = false;  ///< as NodeState has it
+        std::int32_t kind = 0;   ///< nodes of one kind differ in nothing but what is free
     };
     void add_options(const Packing&, std::span<const double> values, double moved, std::size_t i);
     void find_kinds();

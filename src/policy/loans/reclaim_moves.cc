@@ -103,7 +103,11 @@ ReclaimView reclaim_view(const Snapshot& snapshot, const Offers& offers,
     view.problem.wanted = std::min(wanted, lent.size());
     view.problem.second = ReclaimSecond::restarts;
     std::vector<std::int32_t> server_of(snapshot.nodes.size(), -1);
-    for (std::size_t s = 0; s < lent.size(); ++s) server_of[lent[s]] = static_cast<std::int32_t>(s);
+    for (std::size_t s = 0; s < lent.size(); ++s) {
+        const NodeParts parts = parts_of(snapshot.nodes, lent[s]);
+        for (NodeIndex n = parts.first; n < parts.last; ++n)
+            server_of[n] = static_cast<std::int32_t>(s);
+    }
     for (std::uint32_t i = 0; i < snapshot.jobs.size(); ++i) {
         const JobState& job = snapshot.jobs[i];
         if (job.phase == JobPhase::running && job.current)
@@ -116,7 +120,10 @@ std::vector<Action> reclaim_moves(const Snapshot& snapshot, const Offers& offers
                                   const ReclaimView& view, const std::vector<ServerIndex>& returned,
                                   bool any_layout) {
     std::vector<bool> leaves(snapshot.nodes.size());
-    for (const ServerIndex s : returned) leaves[view.nodes[s]] = true;
+    for (const ServerIndex s : returned) {
+        const NodeParts parts = parts_of(snapshot.nodes, view.nodes[s]);
+        for (NodeIndex n = parts.first; n < parts.last; ++n) leaves[n] = true;
+    }
     const std::vector<bool> preempted = preempted_by(view.problem, returned);
     std::vector<Action> actions;
     for (std::size_t j = 0; j < view.jobs.size(); ++j) {

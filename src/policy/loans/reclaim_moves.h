@@ -28,8 +28,9 @@ struct EndsInTime {
     double restart_s = 0;  ///< without progress after a job got its GPUs, at most
 };
 
-/// Of the lent nodes, ascending, `wanted` are to go back. any_layout: as PolicyOptions has it.
-/// Nodes that are returning already are no job's to stay on, unless they are among `lent`.
+/// Of the lent nodes, ascending, each by the first of its entries, `wanted` are to go back.
+/// any_layout: as PolicyOptions has it. Nodes that are returning already are no job's to stay on,
+/// unless they are among `lent`.
 ReclaimView reclaim_view(const Snapshot&, const Offers&, const std::vector<NodeIndex>& lent,
                          std::size_t wanted, bool any_layout, const EndsInTime& = {});
 
