@@ -117,6 +117,7 @@ black_box_tests = \
 	tests/issues/i0016-a8-false-reports.t \
 	tests/issues/i0016-a12-hanging-spool.t tests/issues/i0022-requeued-at-once.t \
 	tests/issues/i0035-a1-killed-by-our-move.t \
+	tests/issues/i0016-a12-hanging-spool.t tests/issues/i0022-requeued-at-once.t tests/issues/i0035-a4-a6-nodes.t \
 	# end
 issue_tests = \
 	tests/issues/i0016-a12-trust-and-silence.t \
@@ -155,6 +156,7 @@ EXTRA_DIST += $(black_box_tests) \
 	tests/bench/planner-budget \
 	tests/bench/properties \
 	tests/bench/policies \
+	tests/bench/stock-starts \
 	tests/bench/launcher-parsers \
 	tests/bench/launcher_parsers/__init__.py \
 	tests/bench/launcher_parsers/accelerate.py \
@@ -204,6 +206,7 @@ TESTS += tests/unit/properties_test tests/unit/test_arena_properties
 endif
 tests_unit_properties_test_LDADD = $(baselines_libs) -lrapidcheck
 tests_unit_test_arena_properties_LDADD = $(baselines_libs) -lrapidcheck
+tests_unit_test_layouts_LDADD = $(baselines_libs) $(CHECK_LIBS)
 # Built by `make check`, run by tests/bench/planner-budget.
 check_PROGRAMS += tests/bench/planner-budget-search
 tests_bench_planner_budget_search_SOURCES = tests/bench/planner_budget.cc tests/unit/hostile_models.h
@@ -293,9 +296,9 @@ EXTRA_DIST += tests/golden tests/data tests/fuzz/parse_yaml.cc tests/fuzz/parse_
 # ---- simulator --------------------------------------------------------------------------------
 if HAVE_CHECK
 check_PROGRAMS += tests/unit/test_simulator tests/unit/test_arena_policy tests/unit/test_policies \
-	tests/unit/test_fairness tests/unit/test_page tests/unit/test_appointed tests/unit/test_arena_rigid tests/unit/test_sim_slowdowns
+	tests/unit/test_fairness tests/unit/test_page tests/unit/test_appointed tests/unit/test_arena_rigid tests/unit/test_layouts tests/unit/test_sim_slowdowns
 TESTS += tests/unit/test_simulator tests/unit/test_arena_policy tests/unit/test_policies \
-	tests/unit/test_fairness tests/unit/test_page tests/unit/test_appointed tests/unit/test_arena_rigid tests/unit/test_sim_slowdowns
+	tests/unit/test_fairness tests/unit/test_page tests/unit/test_appointed tests/unit/test_arena_rigid tests/unit/test_layouts tests/unit/test_sim_slowdowns
 endif
 EXTRA_DIST += tests/fuzz/apply_comment.cc tests/fuzz/parse_gres_config.cc tests/fuzz/parse_check_request.cc tests/fuzz/parse_mark.cc tests/fuzz/parse_node_check.cc tests/fuzz/parse_node_extra.cc \
 	tests/fuzz/parse_offer_json.cc tests/fuzz/parse_plan_pin.cc tests/fuzz/parse_profile_request.cc \

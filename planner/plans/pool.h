@@ -21,6 +21,9 @@ struct GpuPool {
     ProfileTable profile = {};       ///< measured operators of this type; empty = analytic
     std::string framework = {};      ///< of the calibration table; unknown = its default
     std::optional<CostConstants> constants = {};  ///< instead of the built-in table's
+    /// Of the site, with GPUs of this type: a count is planned on more nodes than it needs, too, up
+    /// to all of them; 0: on as few as it needs alone.
+    std::int64_t nodes = 0;
 };
 
 }  // namespace arena

@@ -75,6 +75,17 @@ std::vector<NodeShape> node_shapes(const PlanQuery& query, const GpuPool& pool) 
     return shapes;
 }
 
+std::vector<NodeShape> other_layouts(const PlanQuery& query, const GpuPool& pool,
+                                     const NodeShape& shape) {
+    const std::int64_t group = std::max<std::int64_t>(1, query.pin.tp);
+    std::vector<NodeShape> shapes;
+    for (std::int64_t each = shape.gpus_per_node - 1; each >= 1; --each) {
+        if (shape.gpus() % each != 0 || each % group != 0) continue;
+        if (shape.gpus() / each <= pool.nodes) shapes.push_back({shape.gpus() / each, each});
+    }
+    return shapes;
+}
+
 bool can_share_layers(const PlanQuery& query, std::int64_t stages) {
     return stages <= query.model.layers &&
            (query.can.split(stages) != LayerSplit::even || query.model.layers % stages == 0);

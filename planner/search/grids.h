@@ -27,6 +27,10 @@ NodeShape node_shape(std::int64_t gpus, std::int64_t site_gpus_per_node);
 /// multiples and adds the first 64 of them. query.max_gpus <= 0: as many as the pool has.
 std::vector<NodeShape> node_shapes(const PlanQuery&, const GpuPool&);
 
+/// The same count with fewer GPUs on each of more nodes, up to pool.nodes; the fewest nodes first.
+/// What finds room where some GPUs are free on many nodes.
+std::vector<NodeShape> other_layouts(const PlanQuery&, const GpuPool&, const NodeShape&);
+
 /// Whether the launcher can be told some partition of the layers into so many stages.
 bool can_share_layers(const PlanQuery&, std::int64_t stages);
 /// Stages for `gpus`: the divisors of gpus that the layers can be shared out to; or the pin.

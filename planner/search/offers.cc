@@ -93,8 +93,8 @@ std::string offer_key(std::string_view model_fingerprint, std::string_view setti
                       std::span<const OfferPool> pools) {
     std::string key = fmt::format("{}{}", model_fingerprint, settings);
     for (const OfferPool& pool : pools)
-        key += fmt::format("|{}:{}:{}:{}:{}", pool.gpu_type, pool.hardware, pool.gpus_per_node,
-                           pool.max_gpus, pool.profile_version);
+        key += fmt::format("|{}:{}:{}:{}:{}:{}", pool.gpu_type, pool.hardware, pool.gpus_per_node,
+                           pool.max_gpus, pool.profile_version, pool.nodes);
     return key;
 }
 

@@ -53,7 +53,22 @@ using StageCounts = std::vector<std::int64_t>;
 /// Of what is left of a budget, for the one of `all` that comes after `done`.
 double share_of(std::size_t done, std::size_t all) { return 1 / static_cast<double>(all - done); }
 
-/// Calls visit(search, shape, stage counts) for every number of GPUs, or says why there is none.
+/// Of a pool's budget, for counts on as few nodes as they need: what a job goes by first.
+constexpr double share_of_fewest_nodes = 0.6;
+
+/// Calls visit(search, shape, stage counts) for every shape.
+template <typename Visit>
+void visit_shapes(const PlanQuery& query, PoolSearch& search, const std::vector<NodeShape>& shapes,
+                  PlanBudget& budget, Visit visit) {
+    for (std::size_t i = 0; i < shapes.size(); ++i) {
+        const PlanBudget::Slice slice(budget, share_of(i, shapes.size()));
+        visit(search, shapes[i], stage_counts(query, shapes[i].gpus()));
+    }
+}
+
+/// Calls visit(search, shape, stage counts) for every number of GPUs, or says why there is none;
+/// then for the same numbers on more nodes, of which what is infeasible is left out: it says
+/// nothing that the first did not.
 template <typename Visit>
 void visit_pool(const PlanQuery& query, const GpuPool& pool, PlanBudget& budget,
                 std::vector<GridResult>& results, Visit visit) {
@@ -68,10 +83,19 @@ void visit_pool(const PlanQuery& query, const GpuPool& pool, PlanBudget& budget,
     const std::vector<NodeShape> shapes = node_shapes(query, pool);
     if (shapes.empty())
         results.push_back(infeasible(pool, query.min_gpus, no_count_reason(query, pool)));
-    for (std::size_t i = 0; i < shapes.size(); ++i) {
-        const PlanBudget::Slice slice(budget, share_of(i, shapes.size()));
-        visit(search, shapes[i], stage_counts(query, shapes[i].gpus()));
+    std::vector<NodeShape> others;
+    for (const NodeShape& shape : shapes)
+        for (const NodeShape& other : other_layouts(query, pool, shape)) others.push_back(other);
+    {
+        const PlanBudget::Slice slice(budget, others.empty() ? 1 : share_of_fewest_nodes);
+        visit_shapes(query, search, shapes, budget, visit);
     }
+    const std::size_t fewest = results.size();
+    visit_shapes(query, search, others, budget, visit);
+    results.erase(
+        std::remove_if(results.begin() + static_cast<std::ptrdiff_t>(fewest), results.end(),
+                       [](const GridResult& grid) { return !grid.feasible && !grid.in_part; }),
+        results.end());
 }
 
 /// Calls visit(search, shape, stage counts) for every number of GPUs of every pool.
@@ -312,7 +336,8 @@ std::vector<Offer> offers_of(std::vector<GridResult> grids) {
         if (!result.feasible) continue;
         const auto same = std::find_if(offers.begin(), offers.end(), [&](const Offer& offer) {
             return offer.grid.gpu_type == result.grid.gpu_type &&
-                   offer.grid.gpus() == result.grid.gpus();
+                   offer.grid.nodes == result.grid.nodes &&
+                   offer.grid.gpus_per_node == result.grid.gpus_per_node;
         });
         Offer offer{std::move(result.grid), std::move(result.plan), result.estimate};
         if (same == offers.end())
@@ -333,6 +358,19 @@ bool fits_memory(const PlanQuery& query, PlanBudget& budget) {
         const auto context = prepare(query.model, pool, query.global_batch);
         return context && PoolSearch(smallest, *context, budget).fits_somewhere();
     });
+}
+
+std::string why_none(const std::vector<GridResult>& grids) {
+    std::map<std::string_view, const GridResult*> largest;
+    for (const GridResult& grid : grids) {
+        if (grid.feasible) continue;
+        const GridResult*& most = largest[grid.grid.gpu_type];
+        if (!most || grid.grid.gpus() > most->grid.gpus()) most = &grid;
+    }
+    std::vector<std::string> reasons;
+    for (const auto& [type, grid] : largest)
+        reasons.push_back(fmt::format("{} ({})", grid->reason, short_form(grid->grid)));
+    return join(reasons, "; ");
 }
 
 Result<Estimate> price_plan(const Model& model, std::int64_t global_batch, const Grid& grid,

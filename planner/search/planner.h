@@ -22,9 +22,10 @@ std::int64_t mixed_stages_bound(const Model&);
 // part.
 
 /// Every grid (type x nodes x GPUs per node x stages) with its proxy plan = least estimated
-/// iteration time among plans that fit memory. Same number of GPUs on every node. Deterministic
-/// order. With a budget each grid has its share of it, and what it leaves goes to those after it;
-/// without one, as everywhere below, the search goes to its end.
+/// iteration time among plans that fit memory. Same number of GPUs on every node; those of
+/// other_layouts() only where they are feasible. Deterministic order. With a budget each grid has
+/// its share of it, and what it leaves goes to those after it; without one, as everywhere below,
+/// the search goes to its end.
 std::vector<GridResult> plan_grids(const PlanQuery&);
 std::vector<GridResult> plan_grids(const PlanQuery&, PlanBudget&);
 
@@ -33,10 +34,13 @@ std::vector<GridResult> plan_grids(const PlanQuery&, PlanBudget&);
 std::vector<GridResult> plan_pareto(const PlanQuery&);
 std::vector<GridResult> plan_pareto(const PlanQuery&, PlanBudget&);
 
-/// The best feasible grid per (GPU type, GPU count), best samples/s first.
+/// The best feasible grid per (GPU type, nodes, GPUs per node), best samples/s first.
 std::vector<Offer> make_offers(const PlanQuery&);
 /// Of grids that plan_grids() returned.
 std::vector<Offer> offers_of(std::vector<GridResult>);
+/// Of grids without any plan: of each GPU type what stands in the way of its largest grid, which
+/// comes nearest. "memory: ... (8xa100); ..."
+std::string why_none(const std::vector<GridResult>&);
 
 /// Whether a plan of the query fits memory: micro-batches of one sample are looked at, unless they
 /// are pinned. False where the budget ends first.

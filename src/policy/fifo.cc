@@ -80,8 +80,9 @@ bool Fifo::start(const Task& task) {
 std::string Fifo::wait_reason(const Task& task, const Candidate& shape) {
     const Grid& grid = shape.offer->grid;
     Placement found;
-    if (!free_.place_as(task, *shape.choice, *shape.offer, grid.gpus_per_node, found))
-        return fmt::format("waits for {}: not enough free now", short_form(grid));
+    if (!free_.place(task, *shape.choice, found))
+        return fmt::format("waits for {}: {}", short_form(grid),
+                           why_not_free(task, *shape.choice, free_));
     free_.remove(task, found);
     const auto claimed = std::find_if(found.nodes.begin(), found.nodes.end(),
                                       [&](NodeIndex n) { return claims_[n].jobs > 0; });

@@ -54,7 +54,7 @@ Problem::Problem(const Snapshot& snapshot, const Offers& offers, const PolicyOpt
     for (std::size_t i = 0; i < snapshot.jobs.size(); ++i) {
         const JobState& job = snapshot.jobs[i];
         if (!left_out.empty() && left_out[i]) continue;
-        if (scope != Scope::all && job.phase == JobPhase::running) continue;
+        if (only_starts() && job.phase == JobPhase::running) continue;
         at = find_from(offers, at, job.id);
         if (at != offers.end()) add_task(job, at->second);
     }
@@ -140,8 +140,9 @@ double Problem::add_choices(const JobState& job, const std::vector<Offer>& offer
     for (const Sortable& s : scratch_) {
         const bool same = choices_.size() > first && choices_.back().type == s.type &&
                           choices_.back().gpus == s.gpus;
-        if (same && s.iteration_s > slowest_layout * choices_.back().iteration_s) continue;
-        if (!same) {
+        const bool close = same && s.iteration_s <= slowest_layout * choices_.back().iteration_s;
+        if (same && !close && scope_ != Scope::layouts) continue;
+        if (!close) {
             choices_.push_back({.type = s.type,
                                 .gpus = s.gpus,
                                 .iteration_s = s.iteration_s,
@@ -192,7 +193,7 @@ void Problem::add_task(const JobState& job, const std::vector<Offer>& offers) {
     Task task;
     task.job = &job;
     find_choices(offers, task);
-    if (scope_ != Scope::all) return tasks_.push_back(task);
+    if (only_starts()) return tasks_.push_back(task);
     if (task.choice_count == 0) return;
     if (runs) {
         const Grid& grid = job.current->grid;
@@ -200,7 +201,7 @@ void Problem::add_task(const JobState& job, const std::vector<Offer>& offers) {
         const bool all_typed = std::all_of(job.nodes.begin(), job.nodes.end(), [&](NodeIndex n) {
             return n < node_types_.size() && node_types_[n] == type;
         });
-        task.current = type < 0 || !all_typed ? -1 : find_choice(task, type, grid.gpus());
+        task.current = type < 0 || !all_typed ? -1 : find_choice(task, grid);
         if (task.current < 0)
             return forget(offers, task);  // runs with what it is no longer offered: let it run
         capacity_[static_cast<std::size_t>(type)] += grid.gpus();
@@ -226,6 +227,20 @@ std::int32_t Problem::find_choice(const Task& task, std::int32_t type, std::int6
             return static_cast<std::int32_t>(task.first_choice + i);
     }
     return -1;
+}
+
+std::int32_t Problem::find_choice(const Task& task, const Grid& grid) const {
+    const std::int32_t type = type_of(grid.gpu_type);
+    const std::int32_t fastest = type < 0 ? -1 : find_choice(task, type, grid.gpus());
+    const auto end = static_cast<std::int32_t>(task.first_choice + task.choice_count);
+    for (std::int32_t i = fastest; i >= 0 && i < end; ++i) {
+        if (choice(i).type != type || choice(i).gpus != grid.gpus()) break;
+        const auto layouts = offers(choice(i));
+        if (std::any_of(layouts.begin(), layouts.end(),
+                        [&](const Offer* offer) { return offer->grid.nodes == grid.nodes; }))
+            return i;
+    }
+    return fastest;
 }
 
 std::int32_t Problem::requested(const Task& task) const {

@@ -15,7 +15,7 @@
 namespace arena {
 
 /// A GPU type and count that a job could take. `offers` are its layouts, fastest first; layouts
-/// more than a twentieth slower than the fastest are left out.
+/// more than a twentieth slower than the fastest are left out, or are a choice of their own.
 struct Choice {
     std::int32_t type = 0;
     std::int32_t gpus = 0;
@@ -25,8 +25,9 @@ struct Choice {
 
 struct Task {
     const JobState* job = nullptr;
-    std::uint32_t first_choice = 0, choice_count = 0;  ///< by type, then GPUs ascending
-    std::int32_t current = -1;  ///< running and may be moved: index of its choice
+    std::uint32_t first_choice = 0,
+                  choice_count = 0;  ///< by type, then GPUs ascending, then time ascending
+    std::int32_t current = -1;       ///< running and may be moved: index of its choice
     /// Tasks of one kind have the same choices, may use the same nodes and need the same beside
     /// each GPU.
     std::uint32_t kind = 0;
@@ -47,10 +48,11 @@ inline Offers::const_iterator find_from(const Offers& offers, Offers::const_iter
 /// Whether the same of the same offers are for both: range of GPUs, types, nodes, needs.
 bool are_of_a_kind(const JobState&, const JobState&);
 
-/// What of a snapshot becomes tasks: all there is; or, for policies that only start jobs as they
-/// were requested, waiting jobs with their one choice (or none); or, for those that know no values,
-/// waiting jobs with every layout, however slow, and whether nodes could hold it or not.
-enum class Scope { all, requests, starts };
+/// What of a snapshot becomes tasks: all there is; or the same, with slow layouts of a type and
+/// count as choices of their own; or, for policies that only start jobs as they were requested,
+/// waiting jobs with their one choice (or none); or, for those that know no values, waiting jobs
+/// with every layout, however slow, and whether nodes could hold it or not.
+enum class Scope { all, layouts, requests, starts };
 
 /// Jobs that a policy may start or change, and the GPUs it may give out. Running jobs that are not
 /// elastic, or whose nodes or offer are unknown, or that stand on a returning node, are left out
@@ -81,8 +83,10 @@ class Problem {
     [[nodiscard]] std::span<const Offer* const> offers(const Choice& c) const {
         return std::span(offers_).subspan(c.first_offer, c.offer_count);
     }
-    /// Index of the choice (type, gpus) of the task, -1 when there is none.
+    /// Index of the fastest choice (type, gpus) of the task, -1 when there is none.
     [[nodiscard]] std::int32_t find_choice(const Task&, std::int32_t type, std::int64_t gpus) const;
+    /// The same, but the one that has this layout where one has it.
+    [[nodiscard]] std::int32_t find_choice(const Task&, const Grid&) const;
     /// Index of the choice that the user would have asked Slurm for, -1 when none was.
     [[nodiscard]] std::int32_t requested(const Task&) const;
     /// Seconds that the work left takes with the choice, without a restart.
@@ -93,6 +97,9 @@ class Problem {
     [[nodiscard]] double restart_left_s(const Task&) const;
 
   private:
+    [[nodiscard]] bool only_starts() const {
+        return scope_ == Scope::requests || scope_ == Scope::starts;
+    }
     void count_nodes();
     void count_sets();
     [[nodiscard]] bool has_place_for(const JobState&, std::int32_t type, std::int64_t gpus) const;

@@ -57,11 +57,38 @@ const Offer* shape_for(const Problem& problem, const Task& task, std::span<const
     return nullptr;
 }
 
-std::string waits_for(const Offer& offer) {
-    return fmt::format("waits for {}: others make more of the GPUs now", short_form(offer.grid));
+}  // namespace
+
+std::string_view why_not_free(const Task& task, const Choice& choice, const Packing& packing) {
+    if (!packing.could_fit(choice)) return "not enough free now";
+    if (packing.could_stand(task, choice))
+        return "the CPUs or the memory beside the free GPUs are in use";
+    return "as many are free, but in pieces: a job has the same number on each of its nodes";
 }
 
-}  // namespace
+Leftover::Leftover(const Problem& problem, const Packing& left, std::span<const Action> actions,
+                   const std::vector<bool>& keeps)
+    : packing(&left), shared(problem.types()) {
+    const auto share = [&](const Grid& grid) {
+        if (const std::int32_t type = problem.type_of(grid.gpu_type); type >= 0)
+            shared[static_cast<std::size_t>(type)] = true;
+    };
+    for (const Action& action : actions)
+        if (action.kind == ActionKind::start || action.kind == ActionKind::resize)
+            share(action.offer.grid);
+    for (std::size_t i = 0; i < keeps.size(); ++i)
+        if (keeps[i]) share(problem.tasks()[i].job->current->grid);
+}
+
+std::string waits_for(const Problem& problem, const Task& task, const Offer& offer,
+                      const Leftover& left) {
+    const Choice& choice = problem.choice(problem.find_choice(task, offer.grid));
+    const bool shared =
+        left.shared[static_cast<std::size_t>(choice.type)] || left.packing->has_room(task, choice);
+    return fmt::format(
+        "waits for {}: {}", short_form(offer.grid),
+        shared ? "others make more of the GPUs now" : why_not_free(task, choice, *left.packing));
+}
 
 std::vector<NodeIndex> hosts_of(const Problem& problem, const Task& task, const Offer& offer) {
     std::vector<NodeIndex> hosts;
@@ -76,21 +103,21 @@ std::vector<NodeIndex> hosts_of(const Problem& problem, const Task& task, const 
 }
 
 std::vector<Action> reservations(const Problem& problem, std::span<const double> values,
-                                 std::vector<bool>& given) {
+                                 const Leftover& left, std::vector<bool>& given) {
     std::vector<Action> actions;
     if (problem.options().reserve_depth <= 0) return actions;
-    std::vector<std::int64_t> left(problem.types(), problem.options().reserve_depth);
+    std::vector<std::int64_t> depth(problem.types(), problem.options().reserve_depth);
     for (const std::size_t i : waiting_in_order(problem)) {
         if (given[i]) continue;
-        if (std::all_of(left.begin(), left.end(), [](std::int64_t n) { return n <= 0; })) break;
+        if (std::all_of(depth.begin(), depth.end(), [](std::int64_t n) { return n <= 0; })) break;
         const Task& task = problem.tasks()[i];
         const Offer* offer = shape_for(problem, task, values);
         if (offer == nullptr) continue;
-        if (left[static_cast<std::size_t>(problem.type_of(offer->grid.gpu_type))]-- <= 0) continue;
+        if (depth[static_cast<std::size_t>(problem.type_of(offer->grid.gpu_type))]-- <= 0) continue;
         actions.push_back({.kind = ActionKind::reshape_and_wait,
                            .job = task.job->id,
                            .offer = *offer,
-                           .reason = waits_for(*offer)});
+                           .reason = waits_for(problem, task, *offer, left)});
         given[i] = true;
     }
     return actions;
@@ -105,10 +132,10 @@ void say_what_is_impossible(const Problem& problem, Decision& decision) {
     }
 }
 
-std::string waiting_words(const Problem& problem, const Task& task,
-                          std::span<const double> values) {
+std::string waiting_words(const Problem& problem, const Task& task, std::span<const double> values,
+                          const Leftover& left) {
     const Offer* offer = shape_for(problem, task, values);
-    return offer ? waits_for(*offer) : nowhere_words;
+    return offer ? waits_for(problem, task, *offer, left) : nowhere_words;
 }
 
 }  // namespace arena

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "policy/problem.h"
+#include "policy/packing.h"
 
 namespace arena {
 
@@ -16,12 +16,28 @@ namespace arena {
 /// no place could.
 std::vector<NodeIndex> hosts_of(const Problem&, const Task&, const Offer&);
 
+/// What a decision leaves, for whoever is told why it waits.
+struct Leftover {
+    const Packing* packing;    ///< what is free then
+    std::vector<bool> shared;  ///< by GPU type: the decision gives some of it to others
+    /// Counts the tasks of the actions, and those that keep what they run with.
+    Leftover(const Problem&, const Packing&, std::span<const Action>,
+             const std::vector<bool>& keeps = {});
+};
+
+/// Of a choice that finds no nodes in what is free, though nobody else has them: too few GPUs, or
+/// in pieces.
+std::string_view why_not_free(const Task&, const Choice&, const Packing&);
+
+/// "waits for 4xa40: " and what is in its way: others, too few free GPUs, or free GPUs in pieces.
+std::string waits_for(const Problem&, const Task&, const Offer&, const Leftover&);
+
 /// One reshape_and_wait for each of the first waiting tasks in Slurm's order, at most
 /// options.reserve_depth for each GPU type: with the choice of the highest value that the nodes
 /// which the job may use could hold were they empty. `values`: by choice, of all tasks one after
 /// the other; `given`: by task, those that have what they will have, and afterwards those with a
 /// reservation, too.
-std::vector<Action> reservations(const Problem&, std::span<const double> values,
+std::vector<Action> reservations(const Problem&, std::span<const double> values, const Leftover&,
                                  std::vector<bool>& given);
 
 /// Of a job whose offers no nodes could hold, were they empty.
@@ -33,6 +49,7 @@ void say_what_is_impossible(const Problem&, Decision&);
 
 /// What a waiting task that gets neither GPUs nor a reservation is told: the shape that it would be
 /// reserved for.
-std::string waiting_words(const Problem&, const Task&, std::span<const double> values);
+std::string waiting_words(const Problem&, const Task&, std::span<const double> values,
+                          const Leftover&);
 
 }  // namespace arena

@@ -161,6 +161,18 @@ void all_grids(const Bench& bench) {
          "AMP 253 s for 53 plans (16 T4); Metis 0.14-0.29 s for 13-255 (4-16 A100)");
 }
 
+/// What sched/arena asks: each count on more nodes than it needs, too.
+void all_layouts(const Bench& bench) {
+    PlanQuery query =
+        bench.query("gpt2-xl", 512, 1, 64, {"A100-SXM-80GB", "H100-SXM", "A40", "L40S"});
+    const std::size_t fewest = make_offers(query).size();
+    for (GpuPool& pool : query.pools) pool.nodes = 8;
+    const std::string what = "the same, each count on up to 8 nodes (" +
+                             std::to_string(make_offers(query).size()) + " offers for " +
+                             std::to_string(fewest) + ")";
+    line(what.c_str(), timed(30, 1, [&] { plan_grids(query); }), "ms", 1e3, 200);
+}
+
 void mixed_stages(const Bench& bench) {
     PlanQuery query = bench.query("gpt2-xl", 512, 64, 64, {"A100-SXM-80GB"});
     query.can.set(Feature::mixed, Degree::free);
@@ -190,7 +202,7 @@ void cached_offers(const Bench& bench) {
 
 }  // namespace
 
-/// Arguments choose lines (fixed, profile, uniform, grids, mixed, offers); none: all.
+/// Arguments choose lines (fixed, profile, uniform, grids, layouts, mixed, offers); none: all.
 int main(int argc, char** argv) {
     const Bench bench;
     const auto wanted = [&](const char* name) {
@@ -202,6 +214,7 @@ int main(int argc, char** argv) {
     if (wanted("profile")) profiled_plan(bench);
     if (wanted("uniform")) uniform_search(bench);
     if (wanted("grids")) all_grids(bench);
+    if (wanted("layouts")) all_layouts(bench);
     if (wanted("mixed")) mixed_stages(bench);
     if (wanted("offers")) cached_offers(bench);
     return all_met ? 0 : 1;

@@ -70,6 +70,38 @@ std::vector<std::int64_t> gpu_counts(const PlanQuery& query, const GpuPool& pool
 
 }  // namespace
 
+TEST(a_count_is_planned_on_more_nodes_than_it_needs_where_the_site_has_them) {
+    PlanQuery query = query_of("gpt2", 64, 4, 4, {"a100"});
+    GpuPool& pool = query.pools[0];
+    ck_assert(other_layouts(query, pool, {1, 4}).empty());
+    pool.nodes = 2;
+    ck_assert(other_layouts(query, pool, {1, 4}) == (std::vector<NodeShape>{{2, 2}}));
+    pool.nodes = 12;
+    ck_assert(other_layouts(query, pool, {1, 4}) == (std::vector<NodeShape>{{2, 2}, {4, 1}}));
+    ck_assert(other_layouts(query, pool, {2, 6}) ==
+              (std::vector<NodeShape>{{3, 4}, {4, 3}, {6, 2}, {12, 1}}));
+    query.pin.tp = 2;
+    ck_assert(other_layouts(query, pool, {1, 4}) == (std::vector<NodeShape>{{2, 2}}));
+    query.pin = {};
+    const std::vector<Offer> offers = make_offers(query);
+    ck_assert_uint_eq(offers.size(), 3);
+    ck_assert_int_eq(offers.front().grid.nodes, 1);  // the fastest first
+    for (const Offer& offer : offers) {
+        ck_assert_int_eq(offer.grid.gpus(), 4);
+        const auto alone = price_plan(query.model, 64, offer.grid, offer.plan, pool);
+        ck_assert(alone && alone->iteration_s == offer.estimate.iteration_s);
+    }
+    pool.nodes = 0;
+    ck_assert(make_offers(query) == std::vector<Offer>{offers.front()});
+}
+
+TEST(what_no_grid_can_hold_is_told_by_its_largest) {
+    const PlanQuery query = query_of("llama-3-8b", 16, 1, 1, {"a100"});
+    const std::string why = why_none(plan_grids(query));
+    ck_assert_msg(why.starts_with("memory: the smallest plan needs") && why.ends_with("(1xa100)"),
+                  "%s", why.c_str());
+}
+
 TEST(gpu_counts_fill_equal_nodes) {
     ck_assert(node_shape(4, 8) == (NodeShape{1, 4}));
     ck_assert(node_shape(12, 8) == (NodeShape{2, 6}));

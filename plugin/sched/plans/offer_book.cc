@@ -52,6 +52,7 @@ bool is_same_run(const Observation& a, const Observation& b) {
 void merge(SitePool& pool, const SitePool& other) {
     pool.max_gpus = std::max(pool.max_gpus, other.max_gpus);
     pool.gpus_per_node = std::max(pool.gpus_per_node, other.gpus_per_node);
+    pool.nodes = std::max(pool.nodes, other.nodes);
     pool.cpus_per_gpu = std::min(pool.cpus_per_gpu, other.cpus_per_gpu);
     pool.memory_mb_per_gpu = std::min(pool.memory_mb_per_gpu, other.memory_mb_per_gpu);
 }
@@ -66,19 +67,23 @@ std::vector<SitePool> OfferBook::pools_in(const ClusterView& view, const Place& 
         if (node.gpu_type.empty() || node.total_gpus == 0) continue;
         const std::string* hardware = hardware_of(config_, node.gpu_type);
         if (hardware == nullptr) continue;
+        const std::int64_t all_gpus = gpus_of_node(view.snapshot.nodes, index);
         const auto share = [&](std::int64_t of_node, std::int64_t most) {
-            return std::min(of_node, most) / node.total_gpus;
+            return std::min(of_node, most) / all_gpus;
         };
         SitePool one{node.gpu_type, *hardware, node.total_gpus, node.total_gpus};
+        one.nodes = 1;
         one.cpus_per_gpu =
             std::max<std::int64_t>(share(view.node_cpus[index], place.max_cpus_per_node), 1);
         if (view.memory_tracked)
             one.memory_mb_per_gpu = share(view.node_memory_mb[index], place.max_memory_mb_per_node);
         const auto [known, first] = found.try_emplace(node.gpu_type, one);
         const std::int64_t gpus = known->second.max_gpus + one.max_gpus;
+        const std::int64_t nodes = known->second.nodes + 1;
         if (first) continue;
         merge(known->second, one);
         known->second.max_gpus = gpus;
+        known->second.nodes = nodes;
     }
     std::vector<SitePool> pools;
     for (auto& [type, pool] : found) pools.push_back(std::move(pool));
@@ -157,6 +162,7 @@ std::optional<GpuPool> OfferBook::pool_of(const Request& request, const SitePool
     entry.constants = calibration_.constants(entry.hardware.name, request.launcher);
     entry.gpus_per_node = pool.gpus_per_node;
     entry.max_gpus = pool.max_gpus;
+    entry.nodes = pool.nodes;
     entry.profile = measurements_.table(pool.gpu_type);
     return entry;
 }
@@ -174,7 +180,7 @@ std::string OfferBook::cache_key(const Request& request, const std::string& mode
     for (const SitePool& pool : pools)
         if (allows_type(request, pool.gpu_type))
             facts.push_back({pool.gpu_type, pool.hardware, pool.gpus_per_node, pool.max_gpus,
-                             measurements_.version(pool.gpu_type)});
+                             measurements_.version(pool.gpu_type), pool.nodes});
     return offer_key(model_fingerprint, offer_settings(request), facts);
 }
 
@@ -303,7 +309,9 @@ const OfferBook::Grids* OfferBook::grids(std::uint32_t user, const Request& requ
 
 ArrayQuery OfferBook::array_query(const Request& request, const SitePool& pool,
                                   std::int64_t members) {
-    PlanQuery alone = query(request, {pool});
+    SitePool whole = pool;
+    whole.nodes = 0;  // it is compared with what a member would have at best
+    PlanQuery alone = query(request, {whole});
     ArrayQuery query{.model = alone.model,
                      .global_batch = alone.global_batch,
                      .pool = alone.pools.front(),

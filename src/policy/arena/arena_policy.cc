@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "base/text.h"
@@ -36,22 +37,45 @@ std::string within_words(double seconds) {
     return "weeks";
 }
 
-std::string why_waits(const Problem& problem, const Prices& prices, std::size_t i) {
+/// Of a choice that the task waits for: the same count in another layout, which it could have now.
+const Choice* layout_now(const Problem& problem, const Task& task, const Choice& waited_for,
+                         const Packing& packing) {
+    for (const Choice& c : problem.choices(task))
+        if (&c != &waited_for && c.type == waited_for.type && c.gpus == waited_for.gpus &&
+            packing.has_room(task, c))
+            return &c;
+    return nullptr;
+}
+
+std::string why_waits(const Problem& problem, const Prices& prices, const Leftover& left,
+                      std::size_t i) {
     const auto& prospects = prices.prospects;
     const bool foreseen =
         !prospects.empty() && prospects[i].best != nullptr && prospects[i].wait_s > 0;
-    if (!foreseen) return waiting_words(problem, problem.tasks()[i], prices.wanted);
-    const Offer& offer = *problem.offers(*prospects[i].best).front();
-    return fmt::format("waits for {}: expected to be free within {}", short_form(offer.grid),
-                       within_words(prospects[i].wait_s));
+    const Task& task = problem.tasks()[i];
+    if (!foreseen) return waiting_words(problem, task, prices.wanted, left);
+    const Choice& best = *prospects[i].best;
+    std::string words = fmt::format("waits for {}: expected to be free within {}",
+                                    short_form(problem.offers(best).front()->grid),
+                                    within_words(prospects[i].wait_s));
+    if (const Choice* now = layout_now(problem, task, best, *left.packing))
+        words += fmt::format(", and ends sooner then than on {} now",
+                             short_form(problem.offers(*now).front()->grid));
+    return words;
 }
 
 /// The actions of the assignment, and what those hear that have nothing.
 Decision explain(const Problem& problem, const Prices& prices, Assignment& assignment) {
     Decision decision;
     decision.actions = std::move(assignment.actions());
-    for (Action& action : reservations(problem, prices.wanted, assignment.given()))
+    const Leftover left(problem, assignment.packing(), decision.actions, assignment.keeps());
+    for (Action& action : reservations(problem, prices.wanted, left, assignment.given())) {
+        const auto task = std::find_if(problem.tasks().begin(), problem.tasks().end(),
+                                       [&](const Task& t) { return t.job->id == action.job; });
+        action.reason = why_waits(problem, prices, left,
+                                  static_cast<std::size_t>(task - problem.tasks().begin()));
         decision.actions.push_back(std::move(action));
+    }
     for (std::size_t i = 0; i < assignment.given().size(); ++i) {
         const Task& task = problem.tasks()[i];
         if (assignment.given()[i]) continue;
@@ -65,7 +89,7 @@ Decision explain(const Problem& problem, const Prices& prices, Assignment& assig
             decision.patience.emplace(task.job->id,
                                       problem.snapshot().time_s + prices.prospects[i].wait_s);
         if (problem.options().explain)
-            decision.waiting.emplace(task.job->id, why_waits(problem, prices, i));
+            decision.waiting.emplace(task.job->id, why_waits(problem, prices, left, i));
     }
     if (problem.options().explain) say_what_is_impossible(problem, decision);
     return decision;
@@ -76,7 +100,7 @@ Decision explain(const Problem& problem, const Prices& prices, Assignment& assig
 Decision decide_arena(const Snapshot& snapshot, const Offers& offers, const PolicyOptions& options,
                       const ArenaRules& rules) {
     const std::vector<bool> left_out = left_out_of(snapshot, offers, options, rules);
-    const Problem problem(snapshot, offers, options, Scope::all, left_out);
+    const Problem problem(snapshot, offers, options, Scope::layouts, left_out);
     const Packing packing(problem);
     const Worth worth(problem, offers, rules);
     const Prices prices =

@@ -40,9 +40,7 @@ Assignment::ByValue Assignment::choices_by_value(std::size_t i) const {
 
 double Assignment::value_of(std::size_t i, const Placement& placement) const {
     const Task& task = input_.problem->tasks()[i];
-    const Grid& grid = placement.offer->grid;
-    const std::int32_t at =
-        input_.problem->find_choice(task, input_.problem->type_of(grid.gpu_type), grid.gpus());
+    const std::int32_t at = input_.problem->find_choice(task, placement.offer->grid);
     return at == task.current ? input_.moved[i] : input_.values[static_cast<std::size_t>(at)];
 }
 

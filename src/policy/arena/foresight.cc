@@ -2,8 +2,11 @@
 // See foresight.h.
 #include "policy/arena/foresight.h"
 
+#include <algorithm>
 #include <limits>
 #include <numeric>
+
+#include "policy/places.h"
 
 namespace arena {
 namespace {
@@ -109,6 +112,78 @@ void Foresight::count_releases() {
             std::max(in_s, 1.0), static_cast<double>(job.current->grid.gpus()));
     }
     for (Releases& releases : releases_) releases.sort();
+    if (problem_.options().any_layout) return;
+    releases_of_node_.resize(problem_.snapshot().nodes.size());
+    for (const JobState& job : problem_.snapshot().jobs)
+        if (job.phase == JobPhase::running && job.current && left_s(job) != never)
+            count_releases_of(job, job.nodes, job.current->grid.gpus_per_node,
+                              std::max(left_s(job), 1.0));
+}
+
+/// CPUs and memory come back to all entries of a node.
+void Foresight::count_releases_of(const JobState& job, const std::vector<NodeIndex>& nodes,
+                                  std::int64_t per_node, double in_s) {
+    if (releases_of_node_.empty()) return;
+    for (const NodeIndex node : nodes) {
+        const NodeParts parts = parts_of(problem_.snapshot().nodes, node);
+        for (NodeIndex n = parts.first; n < parts.last; ++n) {
+            auto& list = releases_of_node_[n];
+            const Release release{in_s, n == node ? per_node : 0, per_node * job.cpus_per_gpu,
+                                  per_node * job.memory_mb_per_gpu};
+            list.insert(std::upper_bound(list.begin(), list.end(), release), release);
+        }
+    }
+}
+
+/// In how many seconds the node has so many GPUs for the task, and what goes with them.
+double Foresight::when_free(std::size_t i, NodeIndex n, std::int64_t per_node) const {
+    const JobState& job = *problem_.tasks()[i].job;
+    Packing::Left left = packing_.left_on(n);
+    const auto suffices = [&] {
+        return left.gpus >= per_node && left.cpus >= per_node * job.cpus_per_gpu &&
+               left.memory_mb >= per_node * job.memory_mb_per_gpu;
+    };
+    if (suffices()) return 0;
+    if (!problem_.snapshot().nodes[n].up) return never;
+    for (const Release& back : releases_of_node_[n]) {
+        left.gpus += back.gpus;
+        left.cpus += back.cpus;
+        left.memory_mb += back.memory_mb;
+        if (suffices()) return back.in_s;
+    }
+    return never;
+}
+
+/// When enough nodes of the place have.
+double Foresight::when_together(std::size_t i, const Place& place, const Choice& c,
+                                std::int64_t per_node) {
+    const Snapshot& snapshot = problem_.snapshot();
+    const std::int64_t nodes = c.gpus / per_node;
+    if (place.node_set >= snapshot.node_sets.size() ||
+        !allows(place, *problem_.tasks()[i].job, nodes, per_node))
+        return never;
+    std::vector<double> times;
+    for (const NodeIndex n : snapshot.node_sets[place.node_set]) {
+        if (problem_.type_of_node(n) != c.type || snapshot.nodes[n].returning_s > 0) continue;
+        times.push_back(when_free(i, n, per_node));
+    }
+    steps_ -= static_cast<std::int64_t>(times.size());
+    if (std::ssize(times) < nodes) return never;
+    const auto last = times.begin() + static_cast<std::ptrdiff_t>(nodes - 1);
+    std::nth_element(times.begin(), last, times.end());
+    return *last;
+}
+
+/// Of a choice whose GPUs are free by count, but on no nodes together.
+double Foresight::earliest_layout(std::size_t i, const Choice& c) {
+    double earliest = never;
+    (void)packing_.any_layout(c, [&](const Offer&, std::int64_t per_node) {
+        return any_place(*problem_.tasks()[i].job, [&](const Place& place, std::uint32_t) {
+            earliest = std::min(earliest, when_together(i, place, c, per_node));
+            return false;
+        });
+    });
+    return earliest;
 }
 
 /// Null where the set is all nodes: releases_ has it.
@@ -215,11 +290,11 @@ double Foresight::cost(std::size_t i, const Choice& c, double price, double idle
            price * worth_[static_cast<std::size_t>(c.type)] * (c.gpus * time_s + idle_gpu_s);
 }
 
-Prospect Foresight::prospect_of(std::size_t i, const Choice& c, double price, bool refused) {
+Prospect Foresight::prospect_of(std::size_t i, const Choice& c, double price, double not_before_s) {
     const Releases& releases = releases_[static_cast<std::size_t>(c.type)];
     double idle = 0, in_s = releases.earliest(c.gpus, idle, steps_);
-    if (refused && in_s <= 0) in_s = releases.next();
-    in_s = std::max(in_s, earliest_on_its_nodes(i, c, refused));
+    const bool refused = in_s <= 0 && not_before_s > 0;
+    in_s = std::max({in_s, not_before_s, earliest_on_its_nodes(i, c, refused)});
     if (in_s == never) return {};
     return {&c, in_s, in_s + cost(i, c, price * (in_s > 0 ? 1 : rules_.idle_share), idle), refused,
             price};
@@ -227,14 +302,19 @@ Prospect Foresight::prospect_of(std::size_t i, const Choice& c, double price, bo
 
 /// That of the least cost; of its type, as soon, the fewest GPUs that cost hardly more: the
 /// estimates may be as far off.
-Prospect Foresight::best_of(std::size_t i, double price, const std::vector<bool>& refused) {
+Prospect Foresight::best_of(std::size_t i, double price, const std::vector<double>& not_before_s) {
     std::vector<Prospect> all;
     std::size_t at = 0;
     for (const Choice& c : problem_.choices(problem_.tasks()[i]))
-        all.push_back(prospect_of(i, c, price, refused[at++]));
+        all.push_back(prospect_of(i, c, price, not_before_s[at++]));
     Prospect best{.least_cost = never, .price = price};
     for (const Prospect& p : all)
         if (p.best != nullptr && p.least_cost < best.least_cost) best = p;
+    for (const Prospect& p : all) {
+        const bool is_layout = best.wait_s > 0 && p.best != nullptr && p.wait_s <= 0 &&
+                               p.best->type == best.best->type && p.best->gpus == best.best->gpus;
+        if (is_layout && run_s(i, *p.best) <= best.wait_s + run_s(i, *best.best)) best = p;
+    }
     for (const Prospect& p : all) {  // by type, then GPUs ascending
         const bool comparable =
             p.best != nullptr && p.best->type == best.best->type && p.wait_s <= best.wait_s;
@@ -243,19 +323,33 @@ Prospect Foresight::best_of(std::size_t i, double price, const std::vector<bool>
     return best;
 }
 
+/// Whether nodes can be had only later than their GPUs are free by count, and when.
+bool Foresight::comes_later(std::size_t i, const Prospect& p, double& not_before_s) {
+    const double before_s = not_before_s;
+    if (!releases_of_node_.empty()) not_before_s = std::max(earliest_layout(i, *p.best), before_s);
+    if (p.wait_s <= 0)  // and they could not
+        not_before_s =
+            std::max(not_before_s, releases_[static_cast<std::size_t>(p.best->type)].next());
+    return not_before_s > before_s && not_before_s > p.wait_s;
+}
+
 /// A choice that is free by count may still find no nodes; then it can be had when more come free.
 void Foresight::choose(std::size_t i, double price) {
     const Task& task = problem_.tasks()[i];
-    std::vector<bool> refused(task.choice_count, false);
+    std::vector<double> not_before_s(task.choice_count, 0);
     Placement placement;
-    for (Prospect found; (found = best_of(i, price, refused)).best != nullptr;) {
-        if (found.wait_s > 0 || packing_.place(task, *found.best, placement)) {
-            prospects_[i] = found;
-            const double gpus = found.best->gpus;
-            return releases_[static_cast<std::size_t>(found.best->type)].take(
-                gpus, found.wait_s + run_s(i, *found.best));
-        }
-        refused[static_cast<std::size_t>(found.best - problem_.choices(task).data())] = true;
+    for (Prospect found; (found = best_of(i, price, not_before_s)).best != nullptr;) {
+        const Choice& choice = *found.best;
+        double& least_s =
+            not_before_s[static_cast<std::size_t>(&choice - problem_.choices(task).data())];
+        const bool now = found.wait_s <= 0 && packing_.place(task, choice, placement);
+        if (!now && comes_later(i, found, least_s)) continue;
+        prospects_[i] = found;
+        if (now)
+            count_releases_of(*task.job, placement.nodes, placement.gpus_per_node,
+                              run_s(i, choice));
+        return releases_[static_cast<std::size_t>(choice.type)].take(
+            choice.gpus, found.wait_s + run_s(i, choice));
     }
 }
 

@@ -35,7 +35,9 @@ struct Prospect {
 /// jobs, with a mean over the GPUs of 1. Jobs choose in the order of their least worth x GPUs x
 /// time by weight. Of choices of a type that cost hardly more than the best the one with the fewest
 /// GPUs counts as the best. Nobody waits for a job that has overrun or of whose end nothing is
-/// known. Without running jobs the first one starts.
+/// known. Without running jobs the first one starts. A choice that is free by count but not on
+/// nodes together is free when the known ends leave such nodes; of one type and count it is waited
+/// for only where the job ends sooner by that than with a layout that is free now.
 class Foresight {
   public:
     /// weights: by task, > 0. Keeps the references. O(jobs x choices + steps): jobs that the budget
@@ -67,15 +69,23 @@ class Foresight {
     void count_releases();
     [[nodiscard]] const std::vector<Releases>* releases_in(std::uint32_t node_set);
     [[nodiscard]] double earliest_on_its_nodes(std::size_t task, const Choice&, bool refused);
+    [[nodiscard]] double when_free(std::size_t task, NodeIndex, std::int64_t per_node) const;
+    [[nodiscard]] double when_together(std::size_t task, const Place&, const Choice&,
+                                       std::int64_t per_node);
+    [[nodiscard]] double earliest_layout(std::size_t task, const Choice&);
+    void count_releases_of(const JobState&, const std::vector<NodeIndex>&, std::int64_t per_node,
+                           double in_s);
     void weigh_types();
     [[nodiscard]] double waited_lately() const;
     [[nodiscard]] std::vector<std::size_t> order() const;
     [[nodiscard]] double run_s(std::size_t task, const Choice&) const;
     [[nodiscard]] double cost(std::size_t task, const Choice&, double price,
                               double idle_gpu_s = 0) const;
-    [[nodiscard]] Prospect prospect_of(std::size_t task, const Choice&, double price, bool refused);
+    [[nodiscard]] Prospect prospect_of(std::size_t task, const Choice&, double price,
+                                       double not_before_s);
     [[nodiscard]] Prospect best_of(std::size_t task, double price,
-                                   const std::vector<bool>& refused);
+                                   const std::vector<double>& not_before_s);
+    [[nodiscard]] bool comes_later(std::size_t task, const Prospect&, double& not_before_s);
     void choose(std::size_t task, double price);
 
     const Problem& problem_;
@@ -86,6 +96,14 @@ class Foresight {
     std::vector<double> worth_, total_;
     /// By node set that is not all nodes, then type; without what the jobs before will take.
     std::map<std::uint32_t, std::vector<Releases>> releases_of_set_;
+    /// What a node gets back, and in how many seconds.
+    struct Release {
+        double in_s;
+        std::int64_t gpus, cpus, memory_mb;
+        bool operator<(const Release& other) const { return in_s < other.in_s; }
+    };
+    std::vector<std::vector<Release>>
+        releases_of_node_;  ///< earliest first; empty where an offer holds for any layout
     double gpus_ = 0;
     std::int64_t steps_;  ///< left of the budget
     std::vector<Prospect> prospects_;

@@ -41,6 +41,7 @@ class Round {
     void start_others(const Order&);
     bool put(std::size_t i, const Choice&, std::string_view why);
     bool put_or_less(std::size_t i, std::string_view why);
+    [[nodiscard]] Leftover leftover() const;
     void say_who_waits();
 
     const Problem& problem_;
@@ -236,16 +237,25 @@ void Round::start_others(const Order& queue) {
     }
 }
 
+Leftover Round::leftover() const {
+    std::vector<bool> keeps;
+    for (std::size_t i = 0; i < chosen_.size(); ++i)
+        keeps.push_back(task(i).runs() && chosen_[i] != nullptr);
+    return Leftover(problem_, packing_, decision_.actions, keeps);
+}
+
 void Round::say_who_waits() {
     std::vector<double> wanted;
     for (std::size_t i = 0; i < chosen_.size(); ++i)
         for (const Choice& c : problem_.choices(task(i))) wanted.push_back(&c == base_[i] ? 1 : 0);
-    for (Action& action : reservations(problem_, wanted, given_))
+    const Leftover left = leftover();
+    for (Action& action : reservations(problem_, wanted, left, given_))
         decision_.actions.push_back(std::move(action));
     if (!problem_.options().explain) return;
     for (std::size_t i = 0; i < chosen_.size(); ++i)
         if (!given_[i])
-            decision_.waiting.emplace(task(i).job->id, waiting_words(problem_, task(i), wanted));
+            decision_.waiting.emplace(task(i).job->id,
+                                      waiting_words(problem_, task(i), wanted, left));
     say_what_is_impossible(problem_, decision_);
 }
 
