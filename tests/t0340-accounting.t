@@ -130,6 +130,17 @@ ok "it completes" over "$job"
 is "$(grep 'underflow' "$log")" "" "slurmctld's own accounts of usage and age come out even"
 ok "no node is left drained" clean_nodes
 
+# ---- what Slurm refuses at submission, not only delays ---------------------------------------------------
+ok "a QOS denies what is over its limit" sacctmgr -i add qos small MaxTRESPerJob=gres/gpu=2 Flags=DenyOnLimit
+ok "the user may have it" sacctmgr -i modify user "$arena_user" set qos+=small
+ok "and slurmctld knows" wait_until 'as_user sbatch --test-only --qos=small --wrap true'
+like "$(hold_gpus 4 --qos=small 2>&1)" 'violates accounting/QOS policy' "stock refuses 4 GPUs of it"
+like "$(ask 4 --qos=small 2>&1)" \
+    'at least 4 GPUs are asked for; QOS small \(MaxTRESPerJob gres/gpu=2, DenyOnLimit\) allows a job 2' "so does Arena"
+job=$(ask 1-4 --qos=small)
+ok "a range within it is accepted and starts" wait_started "$job"
+ok "it completes" over "$job"
+
 # ---- nothing is lost when slurmdbd is ------------------------------------------------------------------
 ok "slurmdbd is killed" cluster dbd kill
 job=$(ask 1)

@@ -13,7 +13,7 @@
 namespace arena {
 namespace {
 
-constexpr std::string_view version = "v2", fit = "fit:";
+constexpr std::string_view version = "v2", fit = "fit:", none = " none ";
 
 /// Whether it says all degrees of a plan.
 bool is_plan(std::string_view text) {
@@ -66,17 +66,22 @@ std::string format_estimate(const QuickEstimate& estimate) {
         text += word;
     }
     for (const std::string& name : estimate.would_fit) text += fmt::format(" {}{}", fit, name);
+    if (estimate.shapes.empty() && !estimate.none.empty())
+        text += std::string(none) + printable(estimate.none, QuickEstimate::max_why);
     return text;
 }
 
 std::optional<QuickEstimate> parse_estimate(std::string_view text) {
     if (text.size() > QuickEstimate::max_bytes) return std::nullopt;
-    const std::vector<std::string_view> words = split(text, ' ');
+    const std::size_t why = text.find(none);
+    const std::vector<std::string_view> words = split(text.substr(0, why), ' ');
     if (words.size() < 2 || words.size() > QuickEstimate::max_shapes + 2 || words[0] != version)
         return std::nullopt;
     if (words[1] != "complete" && words[1] != "partial") return std::nullopt;
     QuickEstimate estimate;
     estimate.complete = words[1] == "complete";
+    if (why != std::string_view::npos)
+        estimate.none = printable(text.substr(why + none.size()), QuickEstimate::max_why);
     for (std::size_t i = 2; i < words.size(); ++i) {
         if (words[i].starts_with(fit)) {
             estimate.would_fit.emplace_back(words[i].substr(fit.size()));

@@ -24,10 +24,11 @@ struct QuickEstimate {
         Source source = Source::analytic;
         bool operator==(const Shape&) const = default;
     };
-    static constexpr std::size_t max_shapes = 96, max_bytes = 8192;
+    static constexpr std::size_t max_shapes = 96, max_bytes = 8192, max_why = 600;
     bool complete = true;                ///< false: time was up, there may be a better one
     std::vector<Shape> shapes;           ///< best first
     std::vector<std::string> would_fit;  ///< of no shapes: names, as what_would_fit() has them
+    std::string none = {};               ///< why there is no shape at all, by GPU type
     bool operator==(const QuickEstimate&) const = default;
 };
 
@@ -36,7 +37,8 @@ struct QuickEstimate {
 QuickEstimate quick_estimate(const std::vector<Offer>& offers, bool complete);
 
 /// "v2 complete a40:1:4:0.512:analytic:pp1,dp4,tp1,mb2x2 ...": type, nodes, GPUs of each, seconds,
-/// source, plan; of more than max_bytes the first. Without any, "fit:NAME" for what would fit.
+/// source, plan; of more than max_bytes the first. Without any, "fit:NAME" for what would fit,
+/// and last "none REASON".
 std::string format_estimate(const QuickEstimate&);
 /// Nothing for another version or malformed text.
 std::optional<QuickEstimate> parse_estimate(std::string_view text);

@@ -24,6 +24,7 @@
 #include "plugin/common/shared.h"
 #include "plugin/common/slurm_layout.h"
 #include "plugin/common/slurm_text.h"
+#include "plugin/job_submit/hard_limits.h"
 #include "plugin/job_submit/modify_rules.h"
 #include "plugin/job_submit/option_rules.h"
 #include "plugin/job_submit/submit_rules.h"
@@ -365,6 +366,7 @@ int take_in(job_desc_msg_t* job, arena::Request request, SubmitFacts facts, std:
     if (!read_cluster(parts, cluster))
         return refuse(arena::environment_error(other_slurm), uid, message);
     facts.limit_s = limit_s_of(job, parts.front());
+    facts.limits = arena::hard_limits(job, parts);
     const auto accepted = arena::accept_request(std::move(request), facts, cluster, **site);
     if (!accepted) return refuse(accepted.error(), uid, message);
     if (const arena::Status lent =

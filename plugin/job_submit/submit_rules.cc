@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "core/limits.h"
 #include "planner/requests/build_request.h"
+#include "planner/search/would_fit.h"
 #include "plugin/job_submit/submit_line.h"
 #include "request/options.h"
 #include "request/script_programs.h"
@@ -160,6 +161,27 @@ void take_user_limits(const SubmitFacts& f, Request& request) {
     request.whole_memory = other && f.whole_memory;
 }
 
+// ---- what nobody can ever have -----------------------------------------------------------------
+
+/// Of the limits of a kind the tightest; nullptr: there is none.
+const HardLimit* tightest(const std::vector<HardLimit>& limits, HardLimit::Of of) {
+    const HardLimit* least = nullptr;
+    for (const HardLimit& limit : limits)
+        if (limit.of == of && (least == nullptr || limit.most < least->most)) least = &limit;
+    return least;
+}
+
+/// sbatch looked at every GPU type of the cluster that the job may have, to the end. Memory and
+/// degrees, which a plan fails by, depend on no measurement.
+Status check_some_plan(const std::optional<QuickEstimate>& estimate) {
+    if (!estimate || !estimate->complete || estimate->none.empty()) return Done{};
+    const std::string other = would_fit_text(estimate->would_fit);
+    return refuse(fmt::format("no plan fits on any node of this cluster: {}{}{}; ask for more GPUs "
+                              "or other types, or give another batch, precision or launcher",
+                              estimate->none, other.empty() ? "" : "; ", other),
+                  "gpus");
+}
+
 // ---- what is written ---------------------------------------------------------------------------
 
 /// Of an array whose tasks can only run by themselves.
@@ -217,6 +239,48 @@ Result<std::optional<Request>> read_request(const SubmitFacts& facts) {
     return request;
 }
 
+Status check_limits(const Request& request, const std::vector<HardLimit>& limits,
+                    std::int64_t tmp_mb, const ClusterFacts& cluster, const SiteFacts& site) {
+    const HardLimit* gpus = tightest(limits, HardLimit::Of::gpus);
+    const HardLimit* each = tightest(limits, HardLimit::Of::gpus_per_node);
+    const HardLimit* nodes = tightest(limits, HardLimit::Of::nodes);
+    if (gpus != nullptr && request.min_gpus > gpus->most)
+        return refuse(fmt::format("at least {} GPUs are asked for; {} allows a job {}",
+                                  request.min_gpus, gpus->words, gpus->most),
+                      "gpus");
+    const std::int64_t step = std::max<std::int64_t>(request.pin.gpus(), 1);
+    const std::int64_t group = std::max<std::int64_t>(request.pin.tp, 1);
+    const std::int64_t most_each = each != nullptr ? each->most : INT64_MAX;
+    std::int64_t fewest_gpus = 0, fewest_nodes = INT64_MAX;
+    for (const TypePool& pool : pools_for(request, tmp_mb, cluster, site)) {
+        std::int64_t last = pool.largest();
+        if (request.max_gpus > 0) last = std::min(last, request.max_gpus);
+        if (gpus != nullptr) last = std::min(last, gpus->most);
+        for (std::int64_t n = (request.min_gpus + step - 1) / step * step; n <= last; n += step) {
+            const std::int64_t on = pool.fewest_nodes(n, group, most_each);
+            if (on == 0 || on >= fewest_nodes) continue;
+            fewest_nodes = on;
+            fewest_gpus = n;
+        }
+    }
+    if (fewest_gpus == 0 && each != nullptr)
+        return refuse(
+            fmt::format("no count of GPUs that it may have is had with at most {} on each "
+                        "node, which {} allows",
+                        each->most, each->words),
+            "gpus");
+    if (fewest_gpus == 0 && gpus != nullptr)
+        return refuse(
+            fmt::format("no count of GPUs that it may have is within the {} that {} allows",
+                        gpus->most, gpus->words),
+            "gpus");
+    if (nodes != nullptr && fewest_gpus > 0 && fewest_nodes > nodes->most)
+        return refuse(fmt::format("{} GPUs take at least {} nodes here; {} allows a job {}",
+                                  fewest_gpus, fewest_nodes, nodes->words, nodes->most),
+                      "gpus");
+    return Done{};
+}
+
 Result<Acceptance> accept_request(Request request, const SubmitFacts& facts,
                                   const ClusterFacts& cluster, const SiteFacts& site) {
     if (!site.config.enabled)
@@ -231,6 +295,10 @@ Result<Acceptance> accept_request(Request request, const SubmitFacts& facts,
     const bool by_default = !request.slowdown && site.config.slowdown_default == "mitigate";
     if (facts.interactive && by_default) request.slowdown = SlowdownMode::watch;
     if (Status s = check_cluster(request, facts.tmp_mb, cluster, site); !s) return s.error();
+    const std::optional<QuickEstimate> estimate = parse_estimate(facts.estimate);
+    if (Status s = check_some_plan(estimate); !s) return s.error();
+    if (Status s = check_limits(request, facts.limits, facts.tmp_mb, cluster, site); !s)
+        return s.error();
     Result<std::string> record = format_record(request);
     if (!record) return record.error();
     std::string model = printable(request.model.name, 64);
@@ -238,8 +306,7 @@ Result<Acceptance> accept_request(Request request, const SubmitFacts& facts,
     Acceptance accepted;
     accepted.admin_comment = "arena:v1 state=submitted model=" + model;
     accepted.record = std::move(*record);
-    accepted.note = submit_line(request, parse_estimate(facts.estimate), facts.tmp_mb, cluster,
-                                site, facts.limit_s);
+    accepted.note = submit_line(request, estimate, facts.tmp_mb, cluster, site, facts.limit_s);
     for (const std::string& note :
          {launcher_note(facts, request), note_for(facts), array_note(request)})
         if (!note.empty()) accepted.note += "\n" + note;

@@ -16,6 +16,14 @@
 
 namespace arena {
 
+/// A limit that Slurm refuses a job for, not only delays it.
+struct HardLimit {
+    enum class Of { gpus, gpus_per_node, nodes };
+    Of of = Of::gpus;
+    std::int64_t most = 0;
+    std::string words;  ///< for people: "QOS small (MaxTRESPerJob, DenyOnLimit)"
+};
+
 /// What the job description says, as far as Arena cares.
 struct SubmitFacts {
     std::vector<std::string> records;  ///< values of ARENA_RECORD in the control environment
@@ -40,7 +48,12 @@ struct SubmitFacts {
     std::string comment;       ///< sbatch --comment, may hold "arena:..."
     std::string estimate;      ///< value of ARENA_ESTIMATE in the control environment
     std::int64_t limit_s = 0;  ///< time limit that the job will have; 0 = none
+    std::vector<HardLimit> limits = {};
 };
+
+/// Whether some count and layout that the request may have keeps all the limits.
+Status check_limits(const Request& request, const std::vector<HardLimit>& limits,
+                    std::int64_t tmp_mb, const ClusterFacts& cluster, const SiteFacts& site);
 
 struct Acceptance {
     Request request;

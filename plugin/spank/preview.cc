@@ -65,7 +65,10 @@ void tell_what_would_fit(const std::vector<PlanQuery>& queries, int fd) {
     bool has_offers = false;
     try {
         for (const PlanQuery& query : queries) {
-            const QuickEstimate estimate = quick_estimate(make_offers(query), true);
+            std::vector<GridResult> grids = plan_grids(query);
+            const std::string none = why_none(grids);
+            QuickEstimate estimate = quick_estimate(offers_of(std::move(grids)), true);
+            if (estimate.shapes.empty()) estimate.none = none;
             write_all(fd, format_estimate(estimate) + "\n");
             has_offers = has_offers || !estimate.shapes.empty();
         }
@@ -141,7 +144,7 @@ std::string preview(const std::vector<PlanQuery>& queries, std::chrono::millisec
     if (queries.empty()) return {};
     const std::string text = lines_of_child(queries, limit);
     std::vector<QuickEstimate::Shape> shapes;
-    std::vector<std::string> would_fit;
+    std::vector<std::string> would_fit, none;
     std::size_t done = 0;
     for (std::string_view rest = text; rest.find('\n') != std::string_view::npos; ++done) {
         const std::size_t end = rest.find('\n');
@@ -150,13 +153,16 @@ std::string preview(const std::vector<PlanQuery>& queries, std::chrono::millisec
             for (const std::string& name : part->would_fit)
                 if (std::find(would_fit.begin(), would_fit.end(), name) == would_fit.end())
                     would_fit.push_back(name);
+            if (!part->none.empty()) none.push_back(part->none);
         }
         rest.remove_prefix(end + 1);
     }
     std::stable_sort(shapes.begin(), shapes.end(),
                      [](const auto& a, const auto& b) { return a.iteration_s < b.iteration_s; });
     if (shapes.size() > QuickEstimate::max_shapes) shapes.resize(QuickEstimate::max_shapes);
-    return format_estimate({done >= queries.size(), std::move(shapes), std::move(would_fit)});
+    const bool complete = done >= queries.size();
+    return format_estimate({complete, std::move(shapes), std::move(would_fit),
+                            complete ? join(none, "; ") : std::string()});
 }
 
 }  // namespace arena

@@ -70,6 +70,15 @@ bool TypePool::can_place(std::int64_t gpus, std::int64_t group) const {
     return false;
 }
 
+std::int64_t TypePool::fewest_nodes(std::int64_t gpus, std::int64_t group,
+                                    std::int64_t most_each) const {
+    for (std::int64_t each = std::min(per_node(), most_each); each >= 1; --each)
+        if (each % group == 0 && gpus % each == 0 &&
+            gpus / each <= nodes_with_[static_cast<std::size_t>(each)])
+            return gpus / each;
+    return 0;
+}
+
 bool TypePool::can_place_any(std::int64_t min, std::int64_t max, std::int64_t step,
                              std::int64_t group) const {
     const std::int64_t last = std::min(max, largest());

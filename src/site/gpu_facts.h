@@ -50,6 +50,10 @@ class TypePool {
     /// Whether some nodes give exactly this many, the same number each and that a multiple of
     /// `group`.
     [[nodiscard]] bool can_place(std::int64_t gpus, std::int64_t group = 1) const;
+    /// The fewest nodes that give exactly this many, the same number each, a multiple of `group`
+    /// and at most `most_each`; 0: none do.
+    [[nodiscard]] std::int64_t fewest_nodes(std::int64_t gpus, std::int64_t group,
+                                            std::int64_t most_each) const;
     /// Most GPUs of one node.
     [[nodiscard]] std::int64_t per_node() const;
     /// Whether a multiple of `step` in [min, max] can be placed, a multiple of `group` on each

@@ -394,6 +394,61 @@ Plan replicas(std::int64_t dp, std::int64_t micro_batch, std::int64_t number) {
     return plan;
 }
 
+TEST(a_request_that_no_plan_fits_is_refused_with_the_reason) {
+    QuickEstimate none;
+    none.none = "memory: the smallest plan needs 151.1 GiB per GPU (1xh100)";
+    ck_assert(parse_estimate(format_estimate(none)) == none);
+    SubmitFacts f = batch_job();
+    f.estimate = format_estimate(none);
+    refused(request(), f,
+            "no plan fits on any node of this cluster: memory: the smallest plan needs 151.1 GiB");
+    refused(request(), f, "--arena-gpus");
+    none.would_fit = {"fsdp", "megatron"};
+    ck_assert(parse_estimate(format_estimate(none)) == none);
+    f.estimate = format_estimate(none);
+    refused(request(), f, "fsdp, megatron would fit; ask for more GPUs");
+    none.complete = false;  // not all was looked at
+    f.estimate = format_estimate(none);
+    (void)accepted(request(), f);
+    none.complete = true;
+    none.shapes = {{{"a40", 1, 4, 1}, "pp1,dp4,tp1,mb2x2", 1, Source::analytic}};
+    ck_assert(format_estimate(none).find("none") == std::string::npos);
+    f.estimate = format_estimate(none);
+    (void)accepted(request(), f);
+    ck_assert_uint_le(parse_estimate("v2 complete none " + std::string(5000, 'x'))->none.size(),
+                      QuickEstimate::max_why + 3);
+}
+
+/// Two nodes of 4 a40 and one of 4 h100.
+TEST(what_slurm_refuses_at_once_is_refused) {
+    const auto with = [](std::vector<HardLimit> limits) {
+        SubmitFacts f = batch_job();
+        f.limits = std::move(limits);
+        return f;
+    };
+    const HardLimit four{HardLimit::Of::gpus, 4,
+                         "QOS small (MaxTRESPerJob gres/gpu=4, DenyOnLimit)"};
+    refused(request({{"gpus", "8"}}), with({four}),
+            "at least 8 GPUs are asked for; QOS small (MaxTRESPerJob gres/gpu=4, DenyOnLimit) "
+            "allows a job 4");
+    (void)accepted(request({{"gpus", "4-8"}}), with({four}));
+    (void)accepted(request(), with({four}));
+    refused(request({{"gpus", "4"}}), with({four, {HardLimit::Of::gpus, 2, "QOS tiny"}}),
+            "QOS tiny");
+    const HardLimit one_node{HardLimit::Of::nodes, 1,
+                             "partition main (MaxNodes, EnforcePartLimits=ALL)"};
+    refused(request({{"gpus", "8"}}), with({one_node}),
+            "8 GPUs take at least 2 nodes here; partition main (MaxNodes, EnforcePartLimits=ALL) "
+            "allows a job 1");
+    (void)accepted(request({{"gpus", "4-8"}}), with({one_node}));
+    refused(request({{"gpus", "5-8"}}), with({one_node}), "8 GPUs take at least 2 nodes");
+    refused(request({{"gpus", "2"}, {"plan", "tp2"}}),
+            with({{HardLimit::Of::gpus_per_node, 1, "QOS thin"}}), "QOS thin allows");
+    (void)accepted(request({{"gpus", "2"}}), with({{HardLimit::Of::gpus_per_node, 1, "QOS thin"}}));
+    refused(request({{"gpus", "2"}, {"types", "h100"}}),
+            with({{HardLimit::Of::gpus_per_node, 1, "QOS thin"}}), "QOS thin allows");
+}
+
 TEST(a_long_list_of_offers_keeps_powers_of_two) {
     std::vector<Offer> offers(200);
     for (std::size_t i = 0; i < offers.size(); ++i) {
