@@ -82,6 +82,7 @@ arena_SOURCES = \
 	cli/doctor/doctor_nodes.cc \
 	cli/doctor/doctor_parts.h \
 	cli/doctor/doctor_prolog.cc \
+	cli/doctor/doctor_shared.cc \
 	cli/doctor/doctor_slurm.cc \
 	cli/doctor/doctor_spank.cc \
 	# end

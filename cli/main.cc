@@ -91,7 +91,7 @@ int main(int argc, char** argv) {
     app.set_version_flag("--version", "arena " ARENA_VERSION);
     app.add_flag("--json", globals.json, "write one JSON document with schema_version");
     app.add_option("--config", globals.config_file,
-                   "arena.yaml [$ARENA_CONF, else the installed one]");
+                   "arena.yaml [$ARENA_CONF, else the one beside slurm.conf]");
     app.require_subcommand(1);
     app.fallthrough();
     app.failure_message([](const CLI::App* at, const CLI::Error& error) {

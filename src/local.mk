@@ -63,10 +63,12 @@ reports_libs = libarena_reports.la $(core_libs)
 noinst_LTLIBRARIES += libarena_site.la
 libarena_site_la_SOURCES = \
 	src/site/config.h src/site/config.cc src/site/leave_signals.h \
+	src/site/config.h src/site/config.cc \
+	src/site/config_place.h \
 	src/site/config_sum.h \
 	src/site/gpu_facts.h src/site/gpu_facts.cc \
-	src/site/kept_config.h src/site/kept_config.cc \
 	src/site/gres_conf.h src/site/gres_conf.cc \
+	src/site/kept_config.h src/site/kept_config.cc \
 	src/site/plugin_dir.h src/site/plugin_dir.cc \
 	src/site/plugin_version.h src/site/plugin_version.cc \
 	src/site/slurm_conf.h src/site/slurm_conf.cc \

@@ -192,7 +192,7 @@ check_PROGRAMS += $(core_tests)
 TESTS += $(core_tests)
 endif
 tests_unit_doctor_test_SOURCES = tests/unit/doctor_test.cc cli/doctor/doctor.cc cli/doctor/doctor_slurm.cc cli/doctor/doctor_devices.cc cli/doctor/doctor_accounts.cc \
-	cli/doctor/doctor_prolog.cc cli/doctor/doctor_spank.cc cli/doctor/doctor_files.cc cli/doctor/doctor_loans.cc cli/doctor/doctor_nodes.cc cli/common/ask.cc \
+	cli/doctor/doctor_prolog.cc cli/doctor/doctor_shared.cc cli/doctor/doctor_spank.cc cli/doctor/doctor_files.cc cli/doctor/doctor_loans.cc cli/doctor/doctor_nodes.cc cli/common/ask.cc \
 	cli/planning/plan_input.cc cli/planning/plan_store.cc cli/planning/site_tables.cc cli/common/common.cc
 tests_unit_test_tables_SOURCES = tests/unit/test_tables.cc cli/common/common.cc cli/common/moment.cc
 tests_unit_test_plan_command_SOURCES = tests/unit/test_plan_command.cc tests/unit/store_cases.h cli/planning/plan_command.cc \

@@ -35,6 +35,19 @@ std::string first_word(std::string_view text, char end) {
 
 std::string without_domain(std::string_view name) { return first_word(name, '.'); }
 
+/// Its name in Slurm; where slurmctld does not answer, only a NodeName that is one name tells.
+std::string node_of(const Facts& facts, std::string_view host) {
+    if (facts.nodes)
+        for (const SlurmNode& node : *facts.nodes)
+            if (same_host(node.host, host)) return node.name;
+    if (!facts.nodes && facts.slurm_conf)
+        for (const SlurmConfLine& line : facts.slurm_conf->lines)
+            if (line.key == "nodename" && same_host(line.value, host)) return line.value;
+    return {};
+}
+
+}  // namespace
+
 bool same_host(std::string_view a, std::string_view b) {
     return !a.empty() && without_domain(a) == without_domain(b);
 }
@@ -50,19 +63,6 @@ std::vector<std::string> controllers(const Facts& facts) {
             if (key.starts_with("SlurmctldHost")) names.push_back(first_word(value, '('));
     return names;
 }
-
-/// Its name in Slurm; where slurmctld does not answer, only a NodeName that is one name tells.
-std::string node_of(const Facts& facts, std::string_view host) {
-    if (facts.nodes)
-        for (const SlurmNode& node : *facts.nodes)
-            if (same_host(node.host, host)) return node.name;
-    if (!facts.nodes && facts.slurm_conf)
-        for (const SlurmConfLine& line : facts.slurm_conf->lines)
-            if (line.key == "nodename" && same_host(line.value, host)) return line.value;
-    return {};
-}
-
-}  // namespace
 
 std::string_view to_string(Verdict verdict) {
     switch (verdict) {
@@ -229,6 +229,16 @@ std::string closed_way(const std::string& path, const std::string& user) {
     return {};
 }
 
+std::string parse_ping(std::string_view text) {
+    constexpr std::string_view at_word = ") at ", is_up = " is UP";
+    for (const std::string_view line : split(text, '\n')) {
+        const std::size_t at = line.find(at_word), end = line.find(is_up);
+        if (at == std::string_view::npos || end == std::string_view::npos || end < at) continue;
+        return std::string(trim(line.substr(at + at_word.size(), end - at - at_word.size())));
+    }
+    return {};
+}
+
 std::string parse_slurm_version(std::string_view text) {
     const std::string_view line = trim(text.substr(0, text.find('\n')));
     return std::string(line.substr(line.rfind(' ') + 1));
@@ -251,11 +261,14 @@ HostRole find_role(const Facts& facts, std::string_view host_name) {
     role.name = without_domain(host_name);
     const auto names = controllers(facts);
     if (!names.empty()) role.controller_name = names.front();
+    if (facts.in_charge && !facts.in_charge->empty()) role.controller_name = *facts.in_charge;
     role.known = !names.empty() || facts.nodes.ok();
     std::vector<std::string> why;
     for (const std::string& name : names)
         if (same_host(name, host_name)) {
             role.controller = true;
+            role.standby = facts.in_charge && !facts.in_charge->empty() &&
+                           !same_host(*facts.in_charge, host_name);
             why.push_back("SlurmctldHost=" + name);
             break;
         }
@@ -274,15 +287,17 @@ Finding check_host(const Facts& facts) {
                     host.name +
                         ": neither slurm.conf nor slurmctld can be read, so that it is not "
                         "known whether this is the controller, a compute node or a login node");
-    const std::string what = host.controller && host.compute ? "controller and compute node"
-                             : host.controller               ? "controller"
-                             : host.compute                  ? "compute node"
-                                                             : "login node";
+    const std::string what = host.standby                      ? "standby controller"
+                             : host.controller && host.compute ? "controller and compute node"
+                             : host.controller                 ? "controller"
+                             : host.compute                    ? "compute node"
+                                                               : "login node";
     const std::string why =
         host.why.empty() ? "neither SlurmctldHost nor a node of Slurm's" : host.why;
     return ok(
         "host",
-        fmt::format("{}: {} ({}){}", host.name, what, why,
+        fmt::format("{}: {} ({}{}){}", host.name, what, why,
+                    host.standby ? "; " + host.controller_name + " is in charge" : "",
                     ::geteuid() == 0 ? "" : "; not run as root: some files may not be looked at"));
 }
 
@@ -302,7 +317,8 @@ std::vector<Finding> check_all(const Facts& facts) {
     for (const auto& part :
          {check_slurm(facts), check_prolog(facts), check_spank(facts), check_config(facts),
           check_gres(facts), check_devices(facts), check_nodes(facts), check_loans(facts),
-          check_accounts(facts), check_profile_files(facts), check_controller(facts)})
+          check_accounts(facts), check_profile_files(facts), check_shared(facts),
+          check_controller(facts)})
         found.insert(found.end(), part.begin(), part.end());
     return found;
 }

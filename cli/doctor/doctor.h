@@ -47,7 +47,9 @@ struct SlurmPartition {
 struct HostRole {
     std::string name;  ///< without its domain
     bool controller = false, compute = false;
-    std::string controller_name;  ///< first SlurmctldHost; "" = unknown
+    /// A controller that would take over: another one's slurmctld is in charge.
+    bool standby = false;
+    std::string controller_name;  ///< that in charge, else the first SlurmctldHost; "" = unknown
     std::string why;              ///< "SlurmctldHost=n1, NodeName=n1"
     bool known = false;           ///< whether anything said what it is
 };
@@ -60,7 +62,10 @@ struct Accounts {
 
 /// What `arena doctor` reads before it judges.
 struct Facts {
-    std::string config_path;
+    std::string config_path;  ///< that this command reads
+    /// That a Prolog reads which this host's slurmd starts; "" = its environment may not be looked
+    /// at.
+    std::string slurmd_config_path;
     Result<Config> config = environment_error("not read");
     std::string config_sum;  ///< of the file's text; "" = unknown
     Result<std::string> controller_sum =
@@ -73,6 +78,8 @@ struct Facts {
     Result<std::map<std::string, std::string>> slurm_config =
         environment_error("not read");  ///< slurmctld's
     Result<std::vector<SlurmNode>> nodes = environment_error("not read");
+    /// Of several SlurmctldHosts the one in charge; read where there are several.
+    Result<std::string> in_charge = environment_error("not asked");
     Result<std::vector<SlurmPartition>> partitions = environment_error("not read");
     HostRole host;
     Accounts accounts;  ///< read where slurmctld wants associations
@@ -82,6 +89,10 @@ struct Facts {
 
 /// "slurm-wlm 22.05.8" -> "22.05.8".
 std::string parse_slurm_version(std::string_view text);
+/// The controller in charge, of `scontrol ping`: the first that is up; "" = none.
+std::string parse_ping(std::string_view scontrol_ping);
+/// Names of SlurmctldHost, the first the primary.
+std::vector<std::string> controllers(const Facts&);
 /// The nodes of `scontrol show node`.
 std::vector<SlurmNode> parse_nodes(std::string_view scontrol_show_node);
 /// The partitions of `scontrol show partition`.
@@ -93,6 +104,8 @@ Accounts read_accounts(const std::string& user);
 Result<std::string> parse_controller_sum(std::string_view sbatch_says);
 /// Whether a list such as "1,5-9,99" (RequeueExitHold) has the code.
 bool list_has_code(std::string_view list, std::int64_t code);
+/// Facts::slurmd_config_path, by the environment of the process that SlurmdPidFile names.
+std::string slurmd_config_path(const Facts&);
 /// What the host is, by the names that slurm.conf or slurmctld has for its hosts.
 HostRole find_role(const Facts&, std::string_view host_name);
 
@@ -107,6 +120,8 @@ std::vector<Finding> check_nodes(const Facts&);
 std::vector<Finding> check_loans(const Facts&);  ///< where loan.enabled is true
 std::vector<Finding> check_accounts(const Facts&);
 std::vector<Finding> check_profile_files(const Facts&);
+/// Whether hosts that have to share the spool and the store do, where there are several.
+std::vector<Finding> check_shared(const Facts&);
 std::vector<Finding> check_controller(const Facts&);  ///< the plug-in's socket
 std::vector<Finding> check_all(const Facts&);
 

@@ -65,8 +65,8 @@ Result<std::string> ask_controller_sum(const Facts& facts) {
     const bool is_told =
         facts.slurm_config &&
         running_value(facts, "JobSubmitPlugins").find("arena") != std::string::npos;
-    if (facts.host.controller || !facts.host.known || !is_told)
-        return environment_error("not asked");
+    const bool is_asked = !facts.host.controller || facts.host.standby;
+    if (!is_asked || !facts.host.known || !is_told) return environment_error("not asked");
     const auto answer =
         run_program({"sbatch", "--parsable", "--hold", "--time=1", "--output=/dev/null",
                      "--chdir=/", std::string("--comment=") + ask_config_sum, "--wrap=true"});
@@ -95,7 +95,10 @@ Facts collect(const Globals& globals) {
     facts.nodes = text(Words{"scontrol", "show", "node"}, parse_nodes);
     if (facts.config && facts.config->loan_enabled)
         facts.partitions = text(Words{"scontrol", "-a", "show", "partition"}, parse_partitions);
+    if (controllers(facts).size() > 1)
+        facts.in_charge = text(Words{"scontrol", "ping"}, parse_ping);
     facts.host = find_role(facts, host_name());
+    if (facts.host.compute) facts.slurmd_config_path = slurmd_config_path(facts);
     facts.controller_sum = ask_controller_sum(facts);
     const bool has_enforce =
         facts.slurm_config && facts.slurm_config->contains("AccountingStorageEnforce");

@@ -266,13 +266,27 @@ Finding check_in_force(const Facts& facts) {
     const auto json = answer ? parse_json(*answer) : Result<Json>(environment_error("no answer"));
     if (!json || !json->is_object() || !json->contains("sum") || !json->at("sum").is_string())
         return ok(name, path + " answers");
-    const Json& in_force = *json;
-    if (in_force.at("sum") != facts.config_sum)
-        return fail(
-            name,
-            fmt::format("slurmctld goes by another text of {} (sum {}) than lies here (sum {})",
-                        facts.config_path, in_force.at("sum").get<std::string>(), facts.config_sum),
-            {apply_command(Apply::reconfigure)});
+    const auto word = [&](const char* key) {
+        const auto at = json->find(key);
+        return at != json->end() && at->is_string() ? printable(at->get<std::string>(), 500) : "";
+    };
+    const std::string file = word("path");
+    const bool is_other = !file.empty() && file != facts.config_path;
+    const std::string sums =
+        fmt::format("sum {}, sum {} here", word("sum"), printable(facts.config_sum));
+    if (is_other && word("sum") != facts.config_sum)
+        return fail(name,
+                    fmt::format("slurmctld reads {}, commands here {} ({}): set ARENA_CONF for "
+                                "both, in slurmctld's unit too, or for neither",
+                                file, facts.config_path, sums));
+    if (word("sum") != facts.config_sum)
+        return fail(name,
+                    fmt::format("slurmctld goes by another text of {} than lies here ({})",
+                                facts.config_path, sums),
+                    {apply_command(Apply::reconfigure)});
+    if (is_other)
+        return warn(name, fmt::format("slurmctld reads {}, commands here {}: the same text now",
+                                      file, facts.config_path));
     return ok(name, path + " answers");
 }
 
@@ -298,6 +312,9 @@ Finding check_socket(const Facts& facts) {
     if (auto finding = check_directory(name, rule,
                                        "arena explain, queue and stats have nobody to ask", remedy))
         return *finding;
+    if (facts.host.standby)
+        return skip(name, "this slurmctld stands by: the one in charge, on " +
+                              facts.host.controller_name + ", has the plug-in that answers");
     Finding finding = check_answer(facts);
     if (finding.verdict == Verdict::ok && lost_at_boot)
         return warn(name, rule.path + " will be gone after the next boot",

@@ -27,6 +27,9 @@ std::string wanted_value(const Facts&, const std::string& key);
 std::string slurm_user(const Facts&);
 uid_t slurm_uid(const Facts&);
 
+/// Names of one host, but for their domains.
+bool same_host(std::string_view a, std::string_view b);
+
 // ---- remedies
 // -----------------------------------------------------------------------------------------
 /// In single quotes where the shell would read it otherwise.

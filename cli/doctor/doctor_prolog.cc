@@ -15,6 +15,8 @@
 #include "base/trusted_path.h"
 #include "cli/common/ask.h"
 #include "cli/doctor/doctor_parts.h"
+#include "site/config_place.h"
+#include "site/config_sum.h"
 
 namespace arena::cli {
 namespace {
@@ -111,6 +113,53 @@ uid_t slurmd_uid(const Facts& facts) {
     return entry != nullptr ? entry->pw_uid : 0;
 }
 
+/// The arena.yaml that the Prolog reads: what its wrapper sets, else by the one rule; "" = not
+/// known.
+std::string prolog_config(const Facts& facts, const std::vector<std::string>& files) {
+    constexpr std::string_view word = "ARENA_CONF=";
+    for (const std::string& file : files) {
+        std::error_code missing;
+        const auto real = std::filesystem::canonical(file, missing);
+        if (missing || real.filename() == "arena-prolog") continue;
+        const auto text = read_regular_file(real, std::size_t{1} << 20);
+        const std::size_t at = text ? text->find(word) : std::string::npos;
+        if (at == std::string::npos) continue;
+        std::string_view value = std::string_view(*text).substr(at + word.size());
+        value = value.substr(0, value.find_first_of(" \t\n;"));
+        const bool is_quoted = value.size() > 1 && (value.front() == '"' || value.front() == '\'');
+        if (is_quoted) value = value.substr(1, value.find(value.front(), 1) - 1);
+        return value.find('$') == std::string_view::npos ? std::string(value) : std::string();
+    }
+    return facts.slurmd_config_path;
+}
+
+/// Where the Prolog and the commands read different texts, nodes measure by one and slurmctld plans
+/// by the other.
+std::optional<Finding> check_config_read(const Facts& facts,
+                                         const std::vector<std::string>& files) {
+    const std::string path = prolog_config(facts, files);
+    if (path.empty() || path == facts.config_path) return std::nullopt;
+    const auto sum = config_sum(path);
+    if (sum && *sum == facts.config_sum) return std::nullopt;
+    return fail(name,
+                fmt::format("it reads {} ({}), commands and slurmctld {} (sum {}): one rule says "
+                            "which, ARENA_CONF, else the arena.yaml beside slurm.conf; set "
+                            "ARENA_CONF for slurmd, slurmctld and users, or for none of them",
+                            path, sum ? "sum " + *sum : sum.error().message(), facts.config_path,
+                            facts.config_sum),
+                {fmt::format("cp {} {}", shell_word(facts.config_path), shell_word(path))});
+}
+
+/// Of /proc, too, whose files have no length.
+std::optional<std::string> read_text(const std::string& file) {
+    std::ifstream in(file);
+    std::string text(std::size_t{1} << 20, '\0');
+    in.read(text.data(), static_cast<std::streamsize>(text.size()));
+    text.resize(static_cast<std::size_t>(in.gcount()));
+    if (text.empty()) return std::nullopt;
+    return text;
+}
+
 /// On a compute node: what `value` leads to.
 Finding check_on_node(const Facts& facts, const std::string& value) {
     const std::vector<std::string> files = files_of(value);
@@ -123,6 +172,7 @@ Finding check_on_node(const Facts& facts, const std::string& value) {
     if (std::none_of(files.begin(), files.end(), runs_ours))
         return fail(name, value + " does not run arena-prolog: nothing is profiled",
                     run_both(facts, files));
+    if (auto finding = check_config_read(facts, files)) return *finding;
     return ok(name, value);
 }
 
@@ -170,6 +220,21 @@ Finding check_value(const Facts& facts) {
 }
 
 }  // namespace
+
+std::string slurmd_config_path(const Facts& facts) {
+    std::string file = wanted_value(facts, "SlurmdPidFile");
+    if (file.empty()) file = "/var/run/slurmd.pid";
+    if (file.find('%') != std::string::npos) return {};  // several slurmds on a host
+    const auto pid = read_text(file);
+    const auto environment = pid ? read_text("/proc/" + std::string(trim(*pid)) + "/environ") : pid;
+    if (!environment) return {};
+    std::string arena_conf, slurm_conf = facts.slurm_conf_path;
+    for (const std::string_view entry : split(*environment, '\0')) {
+        if (entry.starts_with("ARENA_CONF=")) arena_conf = entry.substr(11);
+        if (entry.starts_with("SLURM_CONF=")) slurm_conf = entry.substr(11);
+    }
+    return config_path_of(arena_conf.c_str(), slurm_conf.c_str());
+}
 
 std::vector<Finding> check_prolog(const Facts& facts) {
     if (!facts.config || !facts.config->profile_enabled) return {};

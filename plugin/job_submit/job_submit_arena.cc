@@ -31,6 +31,7 @@
 #include "plugin/job_submit/take_report.h"
 #include "request/request.h"
 #include "site/config.h"
+#include "site/config_place.h"
 #include "site/config_sum.h"
 #include "site/gpu_facts.h"
 #include "site/kept_config.h"
@@ -93,7 +94,7 @@ arena::Result<Site> kept_site() {
 
 /// Reads arena.yaml again when it changed; a bad new one leaves the old one in force.
 void Context::refresh() {
-    const std::string path = arena::config_path();
+    const std::string path = arena::config_path_beside(slurm_conf.slurm_conf);
     struct stat now {};
     if (::stat(path.c_str(), &now) == 0 && site_ && problem_.empty() && same_file(now, seen_))
         return;
@@ -396,7 +397,7 @@ int let_pass(const job_desc_msg_t* job, std::uint32_t uid, char** message) {
 
 /// No job: `arena doctor` of another host asks. Nothing for the log.
 int tell_config_sum(char** message) {
-    const auto sum = arena::config_sum(arena::config_path());
+    const auto sum = arena::config_sum(arena::config_path_beside(slurm_conf.slurm_conf));
     assign_text(message,
                 std::string("arena: ") + (sum ? arena::config_sum_words + *sum
                                               : arena::printable(sum.error().message(), 500)));

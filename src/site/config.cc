@@ -21,6 +21,7 @@
 #include "core/limits.h"
 #include "installed_paths.h"
 #include "reports/slowdown_mode.h"
+#include "site/config_place.h"
 #include "site/leave_signals.h"
 
 namespace arena {
@@ -477,9 +478,20 @@ Result<Config> load_config(const std::string& path, uid_t owner) {
     return parse_config(*text, path);
 }
 
-std::string config_path() {
-    const char* path = std::getenv("ARENA_CONF");
-    return path != nullptr && *path != '\0' ? path : ARENA_SYSCONFDIR "/slurm/arena.yaml";
+std::string config_path() { return config_path_beside(std::getenv("SLURM_CONF")); }
+
+std::string config_path_beside(const char* slurm_conf) {
+    return config_path_of(std::getenv("ARENA_CONF"), slurm_conf);
+}
+
+std::string config_path_of(const char* arena_conf, const char* slurm_conf) {
+    const auto set = [](const char* text) { return text != nullptr && *text != '\0'; };
+    if (set(arena_conf)) return arena_conf;
+    const std::filesystem::path conf = set(slurm_conf) ? slurm_conf : "/etc/slurm/slurm.conf";
+    const std::string beside = conf.parent_path() / "arena.yaml";
+    std::error_code unknown;
+    return std::filesystem::is_regular_file(beside, unknown) ? beside
+                                                             : ARENA_SYSCONFDIR "/slurm/arena.yaml";
 }
 
 Result<Config> load_user_config(const std::string& path) {

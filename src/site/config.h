@@ -99,7 +99,7 @@ Result<Config> parse_config(std::string_view text, std::string_view name);
 /// could have written it (check_trusted()); links at its end are not followed.
 Result<Config> load_config(const std::string& path);
 Result<Config> load_config(const std::string& path, uid_t owner);
-/// $ARENA_CONF, else SYSCONFDIR/slurm/arena.yaml.
+/// By the rule of config_place.h, and SLURM_CONF.
 std::string config_path();
 /// As a command reads it for a person: links are followed.
 Result<Config> load_user_config(const std::string& path);

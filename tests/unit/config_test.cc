@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "base/yaml.h"
 #include "directory.h"
+#include "site/config_place.h"
 #include "site/kept_config.h"
 #include "suite.h"
 
@@ -125,6 +126,25 @@ TEST(the_description_names_every_key) {
          {"enabled: ", "interval_s: ", "profile.user: ", "resize.requeue_exit_code: "}) {
         ck_assert_msg(text.find(key) != std::string::npos, "%s", key);
     }
+}
+
+TEST(one_rule_says_which_arena_yaml_is_read) {
+    const test::Directory directory;
+    const std::string beside = directory / "arena.yaml", conf = directory / "slurm.conf";
+    unsetenv("ARENA_CONF");
+    setenv("SLURM_CONF", conf.c_str(), 1);
+    const std::string installed = config_path();
+    ck_assert_msg(installed.ends_with("/slurm/arena.yaml") && installed != beside, "%s",
+                  installed.c_str());
+    ck_assert(write_file_atomic(beside, "").ok());
+    test::assert_text(config_path(), beside);
+    setenv("SLURM_CONF", "/nonexistent/slurm.conf", 1);
+    ck_assert_msg(config_path_beside(conf.c_str()) == beside,
+                  "the path that slurmctld was given wins");
+    test::assert_text(config_path(), installed);
+    setenv("ARENA_CONF", "/another.yaml", 1);
+    test::assert_text(config_path_beside(conf.c_str()), "/another.yaml");
+    unsetenv("SLURM_CONF");
 }
 
 TEST(a_command_that_can_do_without_a_file_takes_only_its_absence_for_none) {

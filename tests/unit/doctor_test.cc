@@ -8,19 +8,21 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 
+#include "base/text.h"
 #include "cli/common/ask.h"
 #include "cli/planning/plan_input.h"
 #include "directory.h"
 #include "installed_paths.h"
-#include "site/plugin_version.h"
-#include "suite.h"
 #include "site/config_sum.h"
 #include "site/gres_conf.h"
+#include "site/plugin_version.h"
+#include "suite.h"
 
 using namespace arena;
 using namespace arena::cli;
@@ -43,6 +45,12 @@ void assert_verdict(const std::vector<Finding>& all, const std::string& check, V
     ck_assert_msg(f.verdict == verdict, "%s: %s", check.c_str(), f.text.c_str());
     ck_assert_msg(f.text.find(needle) != std::string::npos, "%s: \"%s\" does not say \"%s\"",
                   check.c_str(), f.text.c_str(), needle.c_str());
+}
+
+std::string own_user() {
+    const passwd* entry = ::getpwuid(::geteuid());
+    ck_assert(entry != nullptr);
+    return entry->pw_name;
 }
 
 std::map<std::string, std::string> good_slurm(const std::string& plugin_dir) {
@@ -293,6 +301,121 @@ TEST(all_hosts_have_the_controllers_arena_yaml) {
                    "that of the controller 99999999");
     assert_text(finding(check_config(facts), "arena.yaml").remedy.front(),
                 "scp ctl:" + facts.config_path + " " + facts.config_path);
+}
+
+TEST(of_several_controllers_the_first_that_is_up_is_in_charge) {
+    assert_text(parse_ping("Slurmctld(primary) at c1 is DOWN\n"
+                           "Slurmctld(backup) at c2 is UP\n"),
+                "c2");
+    assert_text(parse_ping("Slurmctld(primary) at c1 is UP\n"
+                           "Slurmctld(backup) at c2 is UP\n*****\n"),
+                "c1");
+    assert_text(parse_ping("Slurmctld(primary) at c1 is DOWN\n"), "");
+    assert_text(parse_ping("is UP ) at x"), "");
+}
+
+TEST(a_standby_has_no_plug_in_to_answer_and_is_not_wrong) {
+    const Directory dir;
+    Facts facts = with_file(dir.path(), "SlurmctldHost=c1\nSlurmctldHost=c2(10.0.0.2)\n");
+    facts.config->socket = dir.path() + "/arena.sock";
+    ck_assert(::chmod(dir.path().c_str(), 0755) == 0);
+    facts.slurm_config.value()["SlurmUser"] = own_user() + "(0)";
+    facts.in_charge = std::string("c1");
+    facts.host = find_role(facts, "c2.site");
+    ck_assert(facts.host.controller && facts.host.standby);
+    assert_text(facts.host.controller_name, "c1");
+    ck_assert(check_host(facts).text.find(
+                  "standby controller (SlurmctldHost=c2; c1 is in charge") != std::string::npos);
+    assert_verdict(check_controller(facts), "socket", Verdict::skip, "the one in charge, on c1");
+    facts.in_charge = std::string("c2");
+    facts.host = find_role(facts, "c2");
+    ck_assert(!facts.host.standby);
+    assert_verdict(check_controller(facts), "socket", Verdict::fail, "arena.sock");
+    facts.in_charge = environment_error("no answer");
+    ck_assert(!find_role(facts, "c2").standby);
+}
+
+TEST(the_store_of_two_controllers_is_where_their_state_is) {
+    const Directory dir;
+    Facts facts = with_file(dir.path(), "SlurmctldHost=c1\nSlurmctldHost=c2\nStateSaveLocation=" +
+                                            dir.path() + "/state\n");
+    facts.host = find_role(facts, "c1");
+    std::filesystem::create_directories(dir.path() + "/state");
+    facts.config->profile_store = dir.path() + "/store/profiles.db";
+    std::filesystem::create_directories(dir.path() + "/store");
+    assert_verdict(check_shared(facts), "store shared", Verdict::ok,
+                   "is on the file system of StateSaveLocation");
+    facts.config->profile_store = "/proc/self/profiles.db";  // another file system
+    const auto found = check_shared(facts);
+    assert_verdict(found, "store shared", Verdict::warn, "the one that takes over (c2)");
+    assert_text(finding(found, "store shared").remedy.back(), "systemctl restart slurmctld");
+    facts.slurm_conf->lines.erase(facts.slurm_conf->lines.begin() + 1);
+    facts.host = find_role(facts, "c1");
+    ck_assert(check_shared(facts).empty());
+}
+
+TEST(a_spool_that_hosts_do_not_share_is_told_by_probes) {
+    const Directory node_dir, controller_dir;
+    const auto facts_on = [&](const char* host, const std::string& spool) {
+        Facts facts = with_file(controller_dir.path(), "SlurmctldHost=c1\n");
+        facts.nodes = std::vector<SlurmNode>{{"n1", "n1", "IDLE", "", {"a40"}}};
+        facts.config->profile_user = own_user();
+        facts.config->profile_spool = spool;
+        facts.host = find_role(facts, host);
+        return facts;
+    };
+    const std::string shared = node_dir.path();
+    assert_verdict(check_shared(facts_on("c1", shared)), "spool shared", Verdict::skip,
+                   "run arena doctor as root on a compute node");
+    ck_assert(std::filesystem::exists(shared + "/doctor-c1.probe"));
+    assert_verdict(check_shared(facts_on("n1", shared)), "spool shared", Verdict::ok,
+                   "wrote on c1");
+    assert_verdict(check_shared(facts_on("c1", shared)), "spool shared", Verdict::ok,
+                   "wrote on n1");
+    // Each its own directory of that name.
+    const std::string apart = controller_dir.path();
+    std::filesystem::remove(shared + "/doctor-c1.probe");
+    (void)check_shared(facts_on("c1", apart));
+    assert_verdict(check_shared(facts_on("n1", shared)), "spool shared", Verdict::warn,
+                   "has nothing that arena doctor wrote on c1");
+    // One of last week says nothing of now.
+    std::ofstream(shared + "/doctor-c1.probe") << "";
+    std::filesystem::last_write_time(
+        shared + "/doctor-c1.probe",
+        std::filesystem::file_time_type::clock::now() - std::chrono::hours(7 * 24));
+    assert_verdict(check_shared(facts_on("n1", shared)), "spool shared", Verdict::warn, "nothing");
+    // All on one host.
+    Facts one = facts_on("c1", shared);
+    one.nodes = std::vector<SlurmNode>{{"n1", "c1", "IDLE", "", {"a40"}}};
+    ck_assert(check_shared(one).empty());
+}
+
+TEST(a_prolog_and_commands_that_read_different_texts_are_told) {
+    const Directory dir;
+    Facts facts = with_file(dir.path(), "Prolog=" + dir.path() + "/wrapper\n");
+    facts.host = {.name = "n1", .compute = true, .controller_name = {}, .why = {}, .known = true};
+    facts.slurm_config = environment_error("no answer");
+    const std::string ours = dir.path() + "/ours.yaml", theirs = dir.path() + "/theirs.yaml";
+    ck_assert(write_file_atomic(ours, "interval_s: 7\n").ok());
+    ck_assert(write_file_atomic(theirs, "interval_s: 8\n").ok());
+    facts.config_path = facts.slurmd_config_path = ours;
+    facts.config_sum = config_sum(ours).value();
+    const auto with = [&](const std::string& wrapper) {
+        std::ofstream(dir.path() + "/wrapper") << "#!/bin/sh\n" << wrapper << "\n";
+        ck_assert(::chmod((dir.path() + "/wrapper").c_str(), 0755) == 0);
+        return check_prolog(facts);
+    };
+    assert_verdict(with("exec /x/arena-prolog"), "Prolog", Verdict::ok, "wrapper");
+    assert_verdict(with("export ARENA_CONF=" + ours + "\nexec /x/arena-prolog"), "Prolog",
+                   Verdict::ok, "wrapper");
+    assert_verdict(with("ARENA_CONF=\"" + theirs + "\" exec /x/arena-prolog"), "Prolog",
+                   Verdict::fail, "it reads " + theirs);
+    facts.slurmd_config_path = theirs;  // by slurmd's own environment
+    assert_verdict(with("exec /x/arena-prolog"), "Prolog", Verdict::fail, "it reads " + theirs);
+    ck_assert(write_file_atomic(theirs, "interval_s: 7\n").ok());
+    assert_verdict(with("exec /x/arena-prolog"), "Prolog", Verdict::ok, "wrapper");
+    facts.slurmd_config_path.clear();  // not to be seen
+    assert_verdict(with("exec /x/arena-prolog"), "Prolog", Verdict::ok, "wrapper");
 }
 
 TEST(devices_of_this_node_must_be_there) {

@@ -26,6 +26,7 @@
 #include "plugin/sched/socket/verbs.h"
 #include "policy/arena/slurm_policies.h"
 #include "site/config.h"
+#include "site/config_place.h"
 #include "site/config_sum.h"
 #include "site/kept_config.h"
 
@@ -73,6 +74,7 @@ class Plugin {
     std::unique_ptr<Host> host_;
     std::unique_ptr<Scheduler> scheduler_;
     Config config_;
+    std::string config_path_;
     std::string config_sum_;  ///< of the file in force, for the doctor
     SocketServer socket_;
     std::vector<std::uint32_t> loan_users_;  ///< uids
@@ -205,7 +207,8 @@ std::optional<SiteTables> read_site(bool has_one, std::string& path) {
 
 /// On failure the old ones stay.
 void Plugin::load() {
-    std::string path = config_path();
+    std::string path = config_path_beside(slurm_conf.slurm_conf);
+    config_path_ = path;
     std::optional<SiteTables> tables = read_site(scheduler_ != nullptr, path);
     if (!tables) return;
     config_ = std::move(tables->config);
@@ -360,7 +363,9 @@ std::vector<Verb> Plugin::verbs(const Asker& asker) {
         {.name = "config",
          .answer =
              [this](std::string_view) {
-                 return dump_json({{"schema_version", 1}, {"sum", config_sum_}}) + "\n";
+                 return dump_json(
+                            {{"schema_version", 1}, {"path", config_path_}, {"sum", config_sum_}}) +
+                        "\n";
              }},
         {.name = "array list",
          .answer = [this, asker](std::string_view) { return scheduler_->arrays(asker); }},
