@@ -2,18 +2,34 @@
 noinst_LTLIBRARIES += libarena_models.la
 libarena_models_la_SOURCES = \
 	planner/models/check_model.cc \
-	planner/models/hf_config.h planner/models/hf_config.cc \
+	planner/models/hf_config.cc \
+	planner/models/hf_images.cc \
 	planner/models/hf_reader.h planner/models/hf_reader.cc \
+	planner/models/hf_types.h planner/models/hf_types.cc \
 	planner/models/layer_index.h planner/models/layer_index.cc \
 	planner/models/layer_sums.h \
 	planner/models/layers.h planner/models/layers.cc \
 	planner/models/megatron_args.h planner/models/megatron_args.cc \
+	planner/models/megatron_words.h planner/models/megatron_words.cc \
 	planner/models/model.h planner/models/model.cc \
 	planner/models/readers.h \
+	planner/models/words.h planner/models/words.cc \
 	planner/models/yaml_model.cc \
 	planner/models/zoo.cc \
 	# end
 models_libs = libarena_models.la $(request_libs)
+
+# What each word of a published model says: part of the program.
+word_tables = planner/models/config.table planner/models/megatron.table
+EXTRA_DIST += $(word_tables)
+planner/models/word_tables.inc: $(word_tables) planner/local.mk
+	$(AM_V_GEN)$(MKDIR_P) planner/models && \
+	for table in $(word_tables); do \
+	    name=$${table##*/} && printf 'constexpr std::string_view %s_words = R"arena(' "$${name%.table}" && \
+	    cat "$(srcdir)/$$table" && printf ')arena";\n' || exit; \
+	done >$@.new && mv $@.new $@
+planner/models/words.lo: planner/models/word_tables.inc
+CLEANFILES += planner/models/word_tables.inc
 
 noinst_LTLIBRARIES += libarena_hardware.la
 libarena_hardware_la_SOURCES = \

@@ -407,6 +407,8 @@ void add_plan(CLI::App& app, Globals& globals) {
     const auto o = std::make_shared<PlanOptions>();
     command->add_option("--model", o->model, "built-in name, config.json or model YAML")
         ->required();
+    command->add_option("--model-ignore", o->model_ignore,
+                        "keys or options of its text that do not change its cost: WORD,...");
     command->add_option("--global-batch", o->global_batch, "samples per iteration")
         ->required()
         ->check(CLI::Range(std::int64_t{1}, limits::batch));

@@ -253,17 +253,30 @@ Result<Plan> make_plan(const FixedPlan& fixed, const Model& model, std::int64_t 
 
 Result<Model> read_model(const PlanOptions& options) {
     Result<Model> model = usage_error("no model");
+    IgnoredWords ignored;
+    if (!options.model_ignore.empty()) {
+        Result<std::vector<std::string>> words = read_ignored_words(options.model_ignore);
+        if (!words) return usage_error(words.error().text, "--model-ignore");
+        ignored = IgnoredWords(std::move(*words));
+    }
     if (!looks_like_megatron(options.model) && names_a_file(options.model)) {
         const auto text = read_user_file(options.model, max_model_bytes);
         if (!text) return text.error();
-        model = parse_model(*text, options.model);
+        model = parse_model(*text, options.model, ignored);
     } else if (looks_like_megatron(options.model)) {
-        model = parse_megatron_args(options.model, "--model");
+        model = parse_megatron_args(options.model, "--model", ignored);
     } else {
         model = find_zoo_model(options.model);
     }
-    if (!model || options.seq_length == 0) return model;
-    model->seq_length = options.seq_length;
+    if (!model) return model;
+    if (const std::vector<std::string> idle = ignored.idle(); !idle.empty())
+        return usage_error(fmt::format("the model's text has no word '{}' that could be ignored",
+                                       printable(idle.front(), 60)),
+                           "--model-ignore");
+    if (!ignored.taken().empty())
+        fmt::print(stderr, "arena: the model was read without {}\n", join(ignored.taken(), ", "));
+    if (options.seq_length == 0) return model;
+    set_seq_length(*model, options.seq_length);
     if (const Status status = check_model(*model); !status) return status.error();
     return model;
 }

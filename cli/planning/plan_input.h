@@ -14,7 +14,7 @@
 namespace arena::cli {
 
 struct PlanOptions {
-    std::string model;
+    std::string model, model_ignore;  ///< words of its text to pass over, joined by ','
     std::int64_t global_batch = 0;
     std::int64_t seq_length = 0;  ///< 0 = the model's
     std::vector<std::string> gpu_types;

@@ -136,6 +136,11 @@ Status check_attention(const Model& model) {
                         model.heads, model.kv_heads));
     if (model.full_attention_every > 0 && model.window == 0)
         return usage_error("full_attention_every needs a window");
+    if (model.positions > 0 && !model.learned_positions)
+        return usage_error("positions needs learned_positions: true");
+    if (model.positions > 0 && model.positions < model.seq_length)
+        return usage_error(fmt::format("seq_length {} is more than the {} positions",
+                                       model.seq_length, model.positions));
     return check_latent(model);
 }
 
@@ -251,6 +256,7 @@ void complete_transformer(Model& model) {
     if (!has_dense_layers(model)) model.ffn_hidden = model.moe_ffn_hidden;  // of no layer
     if (model.head_dim * model.heads == model.hidden) model.head_dim = 0;
     if (model.moe_every == 1) model.moe_every = 0;
+    if (model.positions == model.seq_length) model.positions = 0;
 }
 
 Status complete(Model& model) {

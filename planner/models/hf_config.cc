@@ -1,396 +1,194 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Hugging Face config.json -> Model. One row per model_type says which keys hold which fact, which
-// have a default in the library that is not ours (those are demanded), and what is special; a
-// config that the row does not explain fully is refused, never guessed. seq_length is the longest
-// position the model was made for; the seq-length setting overrides it. Left out:
-// multi-token-prediction layers (num_nextn_predict_layers), rotary scaling, quantised weights
-// (training precision is torch_dtype's).
-#include "planner/models/hf_config.h"
-
+// Hugging Face config.json -> Model. Every key must stand in config.table, where it is read, has no
+// effect on cost, or is refused; the class in `architectures` must be one whose layers are those of
+// the model_type; what a row of hf_types.h does not explain is refused, never guessed. seq_length
+// is the longest position the model was made for; the seq-length setting overrides it. Left out:
+// multi-token-prediction layers, which the library does not train, rotary scaling, quantised
+// weights (training precision is torch_dtype's).
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
+#include <optional>
 
 #include "base/text.h"
 #include "planner/models/hf_reader.h"
+#include "planner/models/hf_types.h"
 #include "planner/models/model.h"
+#include "planner/models/readers.h"
+#include "planner/models/words.h"
 
 namespace arena {
 
 namespace {
 
-using Names = HfReader::Names;
+using Json = HfReader::Json;
+using Effect = WordTable::Effect;
 
-struct FactKeys {
-    Names layers, hidden, heads, ffn, positions;
+// ---- words
+// ------------------------------------------------------------------------------------------------
+
+/// What of a class's name says which head it has, longest first.
+constexpr std::array<std::string_view, 9> endings{"ForConditionalGeneration",
+                                                  "ForImageClassification",
+                                                  "ForPreTraining",
+                                                  "ForCausalLM",
+                                                  "ForMaskedLM",
+                                                  "LMHeadModel",
+                                                  "LMHeadCustomModel",
+                                                  "PreTrainedModel",
+                                                  "Model"};
+
+std::string accepted_classes(std::uint64_t type) { return join(config_table().names(type), ", "); }
+
+/// Why a class is not that of a model_type; "" = it is.
+std::string class_obstacle(std::string_view given, std::uint64_t type) {
+    const WordTable::Meaning* meaning = config_table().find(given, type);
+    if (meaning != nullptr && meaning->effect == Effect::name) return {};
+    const std::string shown = printable(given, 60);
+    const std::string accepted = "accepted: " + accepted_classes(type);
+    for (const char* classifier : {"Classification", "Reward", "QuestionAnswering", "Score"})
+        if (given.find(classifier) != std::string_view::npos)
+            return fmt::format(
+                "{} has another head than one over the vocabulary, which is not "
+                "priced; {}",
+                shown, accepted);
+    if (given.ends_with("Model") && !given.ends_with("LMHeadModel"))
+        return fmt::format("{} has no head over the vocabulary, or layers of its own; {}", shown,
+                           accepted);
+    return fmt::format("{} is no known class of model_type {}; {}", shown,
+                       config_table().titles(type), accepted);
+}
+
+/// "Llama" of LlamaForCausalLM.
+std::string_view stem_of(std::string_view name) {
+    for (const std::string_view ending : endings)
+        if (name.ends_with(ending)) return name.substr(0, name.size() - ending.size());
+    return name;
+}
+
+/// Of the classes that a model's own code brings: those of the library with another file.
+bool is_kin(std::string_view given, std::uint64_t type) {
+    const std::vector<std::string> names = config_table().names(type);
+    return std::any_of(names.begin(), names.end(), [&](std::string_view name) {
+        const std::string_view stem = stem_of(name);
+        return given == name || (given.starts_with(stem) && stem_of(given) == stem) ||
+               (given.starts_with(stem) && given.substr(stem.size()).starts_with("For"));
+    });
+}
+
+/// One object of the text held against the table.
+class WordCheck {
+  public:
+    WordCheck(const HfReader& reader, std::uint64_t type, IgnoredWords& ignored, WordFaults& faults)
+        : reader_(reader), type_(type), ignored_(ignored), faults_(faults) {}
+
+    void run() {
+        classes();
+        own_code();
+        // What is known to matter before what nobody knows.
+        for (const bool is_known : {true, false})
+            for (const auto& [key, value] : reader_.object().items())
+                if ((config_table().find(key, type_) != nullptr) == is_known) check(key, value);
+    }
+
+  private:
+    void fail(const std::string& key, std::string sentence) {
+        if (!ignored_.take(key)) faults_.add(reader_.byte_of(key), key, std::move(sentence));
+    }
+
+    void classes() {
+        const Json* list = reader_.find("architectures");
+        if (list == nullptr) return;
+        if (!list->is_array() || list->size() > 8)
+            return fail("architectures", "must be a list of one class");
+        for (const Json& name : *list) {
+            const std::string obstacle =
+                class_obstacle(name.is_string() ? name.get<std::string>() : "", type_);
+            if (!obstacle.empty()) fail("architectures", obstacle);
+        }
+    }
+
+    void own_code() {
+        const Json* map = reader_.find("auto_map");
+        if (map == nullptr) return;
+        if (!map->is_object()) return fail("auto_map", "must be a map of classes");
+        for (const auto& [key, value] : map->items()) {
+            if (!key.starts_with("AutoModel")) continue;
+            const std::string text = value.is_string() ? value.get<std::string>() : "";
+            const std::string name = text.substr(text.rfind('.') + 1);
+            if (!is_kin(name, type_))
+                fail("auto_map", fmt::format("{} is a class of its own, which may have other "
+                                             "layers; accepted: {}",
+                                             printable(name, 60), accepted_classes(type_)));
+        }
+    }
+
+    void check(const std::string& key, const Json& value) {
+        if (value.is_null()) return;  // as if it were not there
+        const WordTable::Meaning* meaning = config_table().find(key, type_);
+        const bool is_told = faults_.is_first();
+        if (meaning == nullptr || meaning->effect == Effect::name)
+            fail(key, is_told ? unknown_word(config_table(), key, type_) : "");
+        else if (meaning->effect == Effect::refused)
+            fail(key, std::string(meaning->value));
+        else if (meaning->effect == Effect::only && text_of(value) != meaning->value)
+            fail(key, fmt::format("{} is not priced: accepted is {}", printable(text_of(value), 40),
+                                  meaning->value));
+    }
+
+    static std::string text_of(const Json& value) {
+        if (value.is_string()) return value.get<std::string>();
+        return value.dump(-1, ' ', true, Json::error_handler_t::replace);
+    }
+
+    const HfReader& reader_;
+    std::uint64_t type_;
+    IgnoredWords& ignored_;
+    WordFaults& faults_;
 };
 
-constexpr FactKeys gpt2_keys{{"n_layer", "num_hidden_layers"},
-                             {"n_embd", "hidden_size"},
-                             {"n_head", "num_attention_heads"},
-                             {"n_inner"},
-                             {"n_positions", "max_position_embeddings", "n_ctx"}};
-constexpr FactKeys llama4_keys{{"num_hidden_layers"},
-                               {"hidden_size"},
-                               {"num_attention_heads"},
-                               {"intermediate_size_mlp"},
-                               {"max_position_embeddings"}};
-constexpr FactKeys usual_keys{{"num_hidden_layers"},
-                              {"hidden_size"},
-                              {"num_attention_heads"},
-                              {"intermediate_size"},
-                              {"max_position_embeddings"}};
+// ---- types
+// ------------------------------------------------------------------------------------------------
 
-// ---- what is special --------------------------------------------------------------------------
-
-void no_more(HfReader&, Model&) {}
-
-void must_be(HfReader& reader, std::string_view key, bool wanted, std::string_view why) {
-    if (reader.boolean(key).value_or(wanted) != wanted)
-        reader.fail(key, fmt::format("{} is not supported: {}", !wanted, why));
-}
-
-void gpt_neox(HfReader& reader, Model& model) {
-    model.learned_positions = false;
-    must_be(reader, "attention_bias", true, "the biases of gpt_neox stand in all matrices");
-}
-
-/// llama and its kin: biases in the projections, in everything, or nowhere.
-void optional_biases(HfReader& reader, Model& model) {
-    const bool attention = reader.boolean("attention_bias").value_or(false);
-    const bool mlp = reader.boolean("mlp_bias").value_or(false);
-    if (mlp && !attention)
-        reader.fail("mlp_bias", "true without attention_bias is not supported: accepted are both");
-    model.linear_bias = attention && mlp;
-    model.qkv_bias = model.qkv_bias || (attention && !mlp);
-}
-
-/// Layers that see all tokens must be each n-th one; the others see `window` of them.
-void set_windows(HfReader& reader, std::string_view key, const std::vector<bool>& is_full,
-                 std::int64_t window, Model& model) {
-    if (static_cast<std::int64_t>(is_full.size()) != model.layers)
-        return reader.fail(
-            key, fmt::format("has {} entries for {} layers", is_full.size(), model.layers));
-    std::size_t every = 0;  // the first full layer, counted from 1; 0 = none
-    while (every < is_full.size() && !is_full[every]) ++every;
-    every = every == is_full.size() ? 0 : every + 1;
-    for (std::size_t i = 0; i < is_full.size(); ++i)
-        if (is_full[i] != (every > 0 && (i + 1) % every == 0))
-            return reader.fail(key,
-                               "accepted are patterns in which each n-th layer is full_attention");
-    model.window = every == 1 ? 0 : window;
-    model.full_attention_every = every == 1 ? 0 : static_cast<std::int64_t>(every);
-}
-
-/// layer_types when it is there (each n-th layer full), else the window on all layers.
-void read_window(HfReader& reader, Model& model, std::int64_t window,
-                 std::string_view local = "sliding_attention") {
-    const std::vector<std::string> types = reader.texts("layer_types");
-    model.window = window;
-    if (types.empty() || window == 0) {
-        if (!types.empty() && static_cast<std::int64_t>(types.size()) != model.layers)
-            reader.fail("layer_types",
-                        fmt::format("has {} entries for {} layers", types.size(), model.layers));
-        return;
-    }
-    std::vector<bool> is_full;
-    for (const std::string& type : types) {
-        is_full.push_back(type == "full_attention");
-        if (!is_full.back() && type != local)
-            return reader.fail("layer_types", fmt::format("'{}' is not one of full_attention, {}",
-                                                          printable(type, 40), local));
-    }
-    set_windows(reader, "layer_types", is_full, window, model);
-}
-
-void mistral(HfReader& reader, Model& model) {
-    constexpr std::int64_t library_default = 4096;  // of a config that does not mention the key
-    const bool is_default = !reader.mentions("sliding_window");
-    read_window(reader, model,
-                is_default ? library_default : reader.integer({"sliding_window"}, "window"));
-    optional_biases(reader, model);
-}
-
-void phi3(HfReader& reader, Model& model) {
-    read_window(reader, model, reader.integer({"sliding_window"}, "window"));
-}
-
-/// Each layer's four norms are priced as two.
-void gemma2(HfReader& reader, Model& model) {
-    must_be(reader, "use_bidirectional_attention", false, "attention is causal here");
-    optional_biases(reader, model);
-    constexpr std::int64_t library_default = 4096;
-    model.full_attention_every = 2;  // the library's own pattern
-    read_window(reader, model,
-                reader.mentions("sliding_window") ? reader.integer({"sliding_window"}, "window")
-                                                  : library_default);
-    if (model.window == 0) model.full_attention_every = 0;
-}
-
-/// Its norms of queries and keys go over all heads at once.
-void olmo2(HfReader& reader, Model& model) {
-    model.qk_norm = true;
-    optional_biases(reader, model);
-}
-
-/// use_sliding_window turns the window on for layers from max_window_layers on.
-void read_switched_window(HfReader& reader, Model& model) {
-    if (!reader.boolean("use_sliding_window").value_or(false)) return;
-    const std::int64_t window = reader.integer({"sliding_window"}, "window");
-    if (!reader.texts("layer_types").empty()) return read_window(reader, model, window);
-    const std::int64_t first = reader.integer({"max_window_layers"}, "dense_layers");
-    if (first != 0 && first < model.layers)
-        return reader.fail("max_window_layers",
-                           fmt::format("{} is not supported: accepted are 0 and the {} layers",
-                                       first, model.layers));
-    model.window = first == 0 ? window : 0;
-}
-
-void qwen2(HfReader& reader, Model& model) {
-    model.qkv_bias = true;
-    read_switched_window(reader, model);
-}
-
-void qwen3(HfReader& reader, Model& model) {
-    model.qk_norm = true;
-    optional_biases(reader, model);
-    read_switched_window(reader, model);
-}
-
-void mixtral(HfReader& reader, Model& model) {
-    model.experts = reader.integer({"num_local_experts"}, "experts");
-    model.top_k = reader.integer({"num_experts_per_tok"}, "top_k");
-    model.moe_ffn_hidden = reader.integer({"intermediate_size"}, "moe_ffn_hidden");
-    read_window(reader, model, reader.integer({"sliding_window"}, "window"));
-}
-
-/// Layers that keep a dense MLP must be the first ones.
-void read_dense_layers(HfReader& reader, Model& model) {
-    const HfReader::Json* list = reader.find("mlp_only_layers");
-    if (list == nullptr) return;
-    std::int64_t next = 0;
-    const bool is_prefix =
-        list->is_array() && std::all_of(list->begin(), list->end(), [&](const HfReader::Json& v) {
-            return v.is_number_integer() && v == next++;
-        });
-    if (!is_prefix || (next > 0 && model.moe_every > 1))
-        return reader.fail("mlp_only_layers",
-                           "accepted are [] and, with decoder_sparse_step 1, [0, 1, ...]: the "
-                           "first layers");
-    model.dense_layers = next;
-}
-
-void qwen3_moe(HfReader& reader, Model& model) {
-    qwen3(reader, model);
-    model.experts = reader.integer({"num_experts", "num_local_experts"}, "experts");
-    model.top_k = reader.integer({"num_experts_per_tok"}, "top_k");
-    model.moe_ffn_hidden = reader.integer({"moe_intermediate_size"}, "moe_ffn_hidden");
-    model.moe_every = reader.integer({"decoder_sparse_step"}, "moe_every");
-    read_dense_layers(reader, model);
-}
-
-void gpt_oss(HfReader& reader, Model& model) {
-    must_be(reader, "attention_bias", true, "gpt_oss has biases in all matrices");
-    model.linear_bias = true;
-    model.experts = reader.integer({"num_local_experts", "num_experts"}, "experts");
-    model.top_k = reader.integer({"num_experts_per_tok", "experts_per_token"}, "top_k");
-    model.moe_ffn_hidden = reader.integer({"intermediate_size"}, "moe_ffn_hidden");
-    model.full_attention_every = 2;  // the library's own pattern
-    read_window(reader, model, reader.integer({"sliding_window"}, "window"));
-    if (model.window == 0) model.full_attention_every = 0;
-}
-
-/// Version 2 too, whose smallest model does not compress its queries.
-void deepseek(HfReader& reader, Model& model) {
-    must_be(reader, "attention_bias", false, "latent attention has no biases");
-    model.experts = reader.integer({"n_routed_experts"}, "experts");
-    model.top_k = reader.integer({"num_experts_per_tok"}, "top_k");
-    model.moe_ffn_hidden = reader.integer({"moe_intermediate_size"}, "moe_ffn_hidden");
-    model.dense_layers = reader.integer({"first_k_dense_replace"}, "dense_layers");
-    const std::int64_t shared = reader.integer({"n_shared_experts"}, "dense_layers");
-    model.shared_ffn_hidden = shared * model.moe_ffn_hidden;
-    if (const std::int64_t every = reader.integer({"moe_layer_freq"}, "moe_every"); every > 1)
-        reader.fail("moe_layer_freq", fmt::format("{} is not supported: accepted is 1", every));
-    model.q_lora_rank = reader.integer({"q_lora_rank"}, "q_lora_rank");
-    model.kv_lora_rank = reader.integer({"kv_lora_rank"}, "kv_lora_rank");
-    model.qk_nope_head_dim = reader.integer({"qk_nope_head_dim"}, "qk_nope_head_dim");
-    model.qk_rope_head_dim = reader.integer({"qk_rope_head_dim"}, "qk_rope_head_dim");
-    model.v_head_dim = reader.integer({"v_head_dim"}, "v_head_dim");
-}
-
-/// Integers of a list, nothing when it is no such list or has none.
-std::vector<std::int64_t> read_layer_numbers(HfReader& reader, std::string_view key,
-                                             std::int64_t most) {
-    std::vector<std::int64_t> numbers;
-    const HfReader::Json* list = reader.find(key);
-    if (list == nullptr) return numbers;
-    const bool is_list =
-        list->is_array() && std::all_of(list->begin(), list->end(), [&](const HfReader::Json& v) {
-            return v.is_number_integer() && v >= 0 && v <= most;
-        });
-    if (!is_list)
-        reader.fail(key, fmt::format("must be a list of integers from 0 to {}", most));
-    else
-        for (const HfReader::Json& v : *list) numbers.push_back(v.get<std::int64_t>());
-    return numbers;
-}
-
-/// Which layers have experts: moe_layers, or each n-th one.
-void read_interleaved_experts(HfReader& reader, Model& model) {
-    model.moe_every = reader.integer({"interleave_moe_layer_step"}, "moe_every");
-    if (reader.find("moe_layers") == nullptr) return;
-    const std::vector<std::int64_t> layers =
-        read_layer_numbers(reader, "moe_layers", model.layers - 1);
-    const std::int64_t step = layers.size() > 1 ? layers[1] - layers[0] : model.layers;
-    const std::int64_t dense = layers.empty() ? -1 : layers[0] - step + 1;
-    bool is_regular = step >= 1 && dense >= 0;
-    std::vector<std::int64_t> regular;
-    for (std::int64_t i = 0; is_regular && i < model.layers; ++i)
-        if (i >= dense && (i - dense + 1) % step == 0) regular.push_back(i);
-    if (!is_regular || regular != layers)
-        return reader.fail("moe_layers",
-                           "accepted are lists of each n-th layer, from one on to the last");
-    model.moe_every = step;
-    model.dense_layers = dense;
-}
-
-/// Layers with rotary positions see chunks of the tokens, the others (each fourth) all. A chunk is
-/// priced as a window of that size: the same for samples of one chunk, too dear for longer ones.
-void read_chunks(HfReader& reader, Model& model) {
-    const std::int64_t chunk = reader.mentions("attention_chunk_size")
-                                   ? reader.integer({"attention_chunk_size"}, "window")
-                                   : 8192;
-    if (!reader.texts("layer_types").empty())
-        return read_window(reader, model, chunk, "chunked_attention");
-    const std::vector<std::int64_t> rotary = read_layer_numbers(reader, "no_rope_layers", 1);
-    if (!rotary.empty() && chunk != 0) {
-        std::vector<bool> is_full;
-        for (std::size_t i = 0; i < rotary.size() && i < static_cast<std::size_t>(model.layers);
-             ++i)
-            is_full.push_back(rotary[i] == 0);
-        return set_windows(reader, "no_rope_layers", is_full, chunk, model);
-    }
-    const std::int64_t every = reader.integer({"no_rope_layer_interval"}, "full_attention_every");
-    model.window = chunk;
-    model.full_attention_every = chunk == 0 ? 0 : every == 0 ? 4 : every;
-}
-
-/// The text part; what sees images is left out.
-void llama4(HfReader& reader, Model& model) {
-    must_be(reader, "attention_bias", false, "llama4 has no biases");
-    model.qk_norm = reader.boolean("use_qk_norm").value_or(true);
-    model.experts = reader.integer({"num_local_experts"}, "experts");
-    model.top_k = reader.integer({"num_experts_per_tok"}, "top_k");
-    model.moe_ffn_hidden = reader.integer({"intermediate_size"}, "moe_ffn_hidden");
-    model.shared_ffn_hidden = model.moe_ffn_hidden;
-    read_interleaved_experts(reader, model);
-    read_chunks(reader, model);
-}
-
-// ---- the table ----------------------------------------------------------------------------------
-
-struct TypeRow {
-    std::string_view model_type;
-    Family family;
-    FactKeys keys;
-    bool tied;  ///< the library's default of tie_word_embeddings
-    void (*special)(HfReader&, Model&);
-    /// Keys whose default in the library is a number of one certain model: a config must have them.
-    std::string_view demanded;
-};
-
-constexpr std::string_view deepseek_demands =
-    "intermediate_size,n_routed_experts,n_shared_experts,num_experts_per_tok,"
-    "moe_intermediate_size,first_k_dense_replace,kv_lora_rank,q_lora_rank,qk_nope_head_dim,"
-    "qk_rope_head_dim,v_head_dim";
-
-constexpr std::array<TypeRow, 17> rows{{
-    {"gpt2", Family::gpt, gpt2_keys, true, no_more, ""},
-    {"gpt_neox", Family::gpt, usual_keys, false, gpt_neox, "intermediate_size"},
-    {"llama", Family::llama, usual_keys, false, optional_biases, "intermediate_size"},
-    {"mistral", Family::llama, usual_keys, false, mistral, "intermediate_size,num_key_value_heads"},
-    {"qwen2", Family::llama, usual_keys, false, qwen2, "intermediate_size,num_key_value_heads"},
-    {"qwen3", Family::llama, usual_keys, false, qwen3,
-     "intermediate_size,num_key_value_heads,head_dim"},
-    {"gemma", Family::llama, usual_keys, true, optional_biases,
-     "intermediate_size,num_key_value_heads,head_dim"},
-    {"gemma2", Family::llama, usual_keys, true, gemma2,
-     "intermediate_size,num_key_value_heads,head_dim"},
-    {"phi3", Family::llama, usual_keys, false, phi3, "intermediate_size"},
-    {"olmo2", Family::llama, usual_keys, false, olmo2, "intermediate_size"},
-    {"bert", Family::bert, usual_keys, true, no_more, "intermediate_size"},
-    {"mixtral", Family::moe, usual_keys, false, mixtral,
-     "intermediate_size,num_key_value_heads,num_local_experts,num_experts_per_tok"},
-    {"qwen3_moe", Family::moe, usual_keys, false, qwen3_moe,
-     "num_key_value_heads,head_dim,num_experts,num_experts_per_tok,moe_intermediate_size"},
-    {"gpt_oss", Family::moe, usual_keys, false, gpt_oss,
-     "intermediate_size,num_key_value_heads,head_dim,num_local_experts,num_experts_per_tok,"
-     "sliding_window"},
-    {"llama4_text", Family::moe, llama4_keys, false, llama4,
-     "intermediate_size,intermediate_size_mlp,num_key_value_heads,head_dim,num_local_experts,"
-     "num_experts_per_tok"},
-    {"deepseek_v2", Family::moe, usual_keys, false, deepseek, deepseek_demands},
-    {"deepseek_v3", Family::moe, usual_keys, false, deepseek, deepseek_demands},
-}};
-
-const TypeRow* find_row(std::string_view model_type) {
-    for (const TypeRow& row : rows)
-        if (row.model_type == model_type) return &row;
-    return nullptr;
-}
-
-std::string accepted_types() {
-    std::string list;
-    for (const TypeRow& row : rows)
-        list += (list.empty() ? "" : ", ") +
-                std::string(row.model_type == "llama4_text" ? "llama4" : row.model_type);
-    return list;
-}
-
-Error unknown_type(const std::optional<std::string>& type, std::string_view name) {
+Error unknown_type(const HfReader& reader, const std::optional<std::string>& type) {
     const std::string given = type ? "'" + printable(*type, 40) + "'" : "missing";
+    bool has_experts = given.find("moe") != std::string::npos;
+    for (const auto& [key, value] : reader.object().items())
+        has_experts = has_experts || key.find("expert") != std::string::npos;
     return usage_error(
         fmt::format(
-            "model_type is {}; accepted: {}. Any other transformer: its facts as YAML (family: "
-            "llama, layers, hidden, heads, ffn_hidden, vocab, seq_length); any other model: YAML "
-            "of "
-            "family custom, a list of layers with forward_flops, parameter_bytes and "
-            "activation_bytes; see arena-model(5)",
-            given, accepted_types()),
-        std::string(name));
+            "model_type is {}; accepted: {}. Any other transformer: its facts as YAML (family: {}, "
+            "vocab, seq_length); any other model: YAML of family custom, a list of layers with "
+            "forward_flops, parameter_bytes and activation_bytes; see arena-model(5)",
+            given, accepted_types(),
+            has_experts ? "moe, layers, hidden, heads, experts, top_k, moe_ffn_hidden"
+                        : "llama, layers, hidden, heads, ffn_hidden"),
+        std::string(reader.name()));
+}
+
+/// The object that describes the text model, and its type.
+struct TextPart {
+    const Json* inner = nullptr;  ///< null: the top one
+    std::string type;
+};
+
+/// A model that sees images holds its text model in text_config.
+TextPart text_part(HfReader& top, const std::string& type) {
+    const Json* inner = top.find("text_config");
+    const bool is_wrapper = find_type_row(type) == nullptr && config_table().dialect(type) != 0;
+    if (inner == nullptr || !is_wrapper) return {nullptr, type == "llama4" ? "llama4_text" : type};
+    if (!inner->is_object()) {
+        top.fail("text_config", "must be an object");
+        return {nullptr, type};
+    }
+    const auto own = inner->find("model_type");
+    if (own != inner->end() && own->is_string()) return {inner, own->get<std::string>()};
+    return {inner, type == "llama4" ? "llama4_text" : type == "mistral3" ? "mistral" : "llama"};
 }
 
 // ---- facts that all types have
-// --------------------------------------------------------------------
-
-void read_precision(HfReader& reader, Model& model) {
-    static constexpr std::array<std::pair<std::string_view, Precision>, 6> names{
-        {{"float32", Precision::fp32},
-         {"float", Precision::fp32},
-         {"float16", Precision::fp16},
-         {"half", Precision::fp16},
-         {"bfloat16", Precision::bf16},
-         {"float8_e4m3fn", Precision::fp8}}};
-    for (const char* key : {"dtype", "torch_dtype"}) {
-        std::optional<std::string> text = reader.text(key);
-        if (!text || text->empty()) continue;
-        if (text->starts_with("torch.")) text->erase(0, 6);
-        bool known = false;
-        for (const auto& [word, precision] : names)
-            if (word == *text) model.precision = precision, known = true;
-        if (!known)
-            reader.fail(key,
-                        fmt::format("'{}' is not one of float32, float16, bfloat16, float8_e4m3fn",
-                                    printable(*text, 40)));
-    }
-}
-
-/// Switches that change the architecture in a way that Model has no field for.
-void refuse_unpriced(HfReader& reader) {
-    for (const char* key : {"add_cross_attention", "is_encoder_decoder"})
-        must_be(reader, key, false, "only encoders and decoders of one stack are priced");
-}
+// ------------------------------------------------------------------------------------------------
 
 std::string missing_keys(const HfReader& reader, const TypeRow& row, const Model& model) {
     std::string list;
@@ -408,6 +206,12 @@ std::string missing_keys(const HfReader& reader, const TypeRow& row, const Model
     return list;
 }
 
+bool is_read(const TypeRow& row, std::string_view key) {
+    const WordTable& table = config_table();
+    const WordTable::Meaning* meaning = table.find(key, table.dialect(row.model_type));
+    return meaning != nullptr && meaning->effect == Effect::read;
+}
+
 Model read_facts(HfReader& reader, const TypeRow& row) {
     Model model;
     model.family = row.family;
@@ -419,13 +223,11 @@ Model read_facts(HfReader& reader, const TypeRow& row) {
     model.vocab = reader.integer({"vocab_size"}, "vocab");
     model.seq_length = reader.integer(row.keys.positions, "seq_length");
     model.tied_embedding = reader.boolean("tie_word_embeddings").value_or(row.tied);
-    if (row.special != no_more && row.special != gpt_neox)
+    if (is_read(row, "num_key_value_heads"))
         model.kv_heads = reader.integer({"num_key_value_heads"}, "kv_heads");
-    if (row.special != deepseek)  // there it is the rotary part, written by the library
-        model.head_dim = reader.integer({"head_dim"}, "head_dim");
+    if (is_read(row, "head_dim")) model.head_dim = reader.integer({"head_dim"}, "head_dim");
     row.special(reader, model);
     read_precision(reader, model);
-    refuse_unpriced(reader);
     return model;
 }
 
@@ -441,32 +243,48 @@ std::string model_name(HfReader& reader) {
     return clean_model_name(last);
 }
 
+Status read_own_ignores(HfReader& top, IgnoredWords& ignored) {
+    for (std::string& word : top.texts("arena.ignore")) {
+        if (const auto words = read_ignored_words(word); !words || words->size() != 1)
+            top.fail("arena.ignore", "must be a list of keys");
+        ignored.ask(std::move(word));
+    }
+    return top.error() ? Status(*top.error()) : Status(Done{});
+}
+
 }  // namespace
 
-Result<Model> parse_hf_config(std::string_view text, std::string_view name) {
-    const Result<HfReader::Json> json = parse_hf_object(text, name);
+Result<Model> parse_hf_config(std::string_view text, std::string_view name, IgnoredWords& ignored) {
+    const Result<Json> json = parse_hf_object(text, name);
     if (!json) return json.error();
     HfReader top(*json, text, name);
-    std::optional<std::string> type = top.text("model_type");
+    if (Status s = read_own_ignores(top, ignored); !s) return s.error();
+    const std::optional<std::string> type = top.text("model_type");
     if (top.error()) return *top.error();
-    const HfReader::Json* inner = type == "llama4" ? top.find("text_config") : nullptr;
-    if (inner != nullptr && !inner->is_object())
-        return usage_error("text_config: must be an object", std::string(name));
-    if (inner != nullptr || type == "llama4") type = "llama4_text";
-    const TypeRow* row = find_row(type.value_or(""));
-    if (row == nullptr) return unknown_type(type, name);
+    const TextPart part = text_part(top, type.value_or(""));
+    if (top.error()) return *top.error();
+    const TypeRow* row = find_type_row(part.type);
     HfReader reader =
-        inner ? HfReader(*inner, text, name, "text_config") : HfReader(*json, text, name);
-    Model model = read_facts(reader, *row);
+        part.inner ? HfReader(*part.inner, text, name, "text_config") : HfReader(*json, text, name);
+    if (row == nullptr && !is_image_type(part.type))
+        return unknown_type(reader, part.inner ? std::optional(part.type) : type);
+    WordFaults faults(text, name);
+    if (part.inner) WordCheck(top, config_table().dialect(*type), ignored, faults).run();
+    WordCheck(reader, config_table().dialect(part.type), ignored, faults).run();
+    if (const std::optional<Error> error = faults.error()) return *error;
+    if (part.inner && top.find("vision_config") != nullptr) ignored.note("vision_config");
+
+    Model model = row ? read_facts(reader, *row) : read_image_model(reader, part.type);
     model.name = model_name(reader);
-    if (inner != nullptr && !reader.text("dtype") && !reader.text("torch_dtype"))
+    if (part.inner && !reader.text("dtype") && !reader.text("torch_dtype"))
         read_precision(top, model);
     if (top.error()) return *top.error();
     if (reader.error()) return *reader.error();
-    if (const std::string missing = missing_keys(reader, *row, model); !missing.empty())
-        return usage_error(
-            fmt::format("the config of model_type {} lacks {}", row->model_type, missing),
-            std::string(name));
+    if (row)
+        if (const std::string missing = missing_keys(reader, *row, model); !missing.empty())
+            return usage_error(
+                fmt::format("the config of model_type {} lacks {}", row->model_type, missing),
+                std::string(name));
     return complete_model(std::move(model), name);
 }
 

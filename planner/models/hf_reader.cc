@@ -9,7 +9,7 @@
 #include "base/json.h"
 #include "base/json_place.h"
 #include "base/text.h"
-#include "planner/models/hf_config.h"
+#include "planner/models/readers.h"
 
 namespace arena {
 
@@ -107,10 +107,13 @@ std::vector<std::string> HfReader::texts(std::string_view key) {
     return words;
 }
 
+std::optional<std::size_t> HfReader::byte_of(std::string_view key) const {
+    return inside_.empty() ? find_json_key(text_, {key}) : find_json_key(text_, {inside_, key});
+}
+
 void HfReader::fail(std::string_view key, std::string_view sentence) {
     if (error_) return;
-    const auto at =
-        inside_.empty() ? find_json_key(text_, {key}) : find_json_key(text_, {inside_, key});
+    const auto at = byte_of(key);
     error_ = usage_error(fmt::format("{}: {}", key, sentence),
                          at ? place(name_, place_in(text_, *at)) : std::string(name_));
 }

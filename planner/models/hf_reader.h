@@ -29,6 +29,9 @@ class HfReader {
 
     /// The key's value, or nullptr when absent or null.
     [[nodiscard]] const Json* find(std::string_view key) const;
+    [[nodiscard]] const Json& object() const { return json_; }
+    /// Where the key stands in the text.
+    [[nodiscard]] std::optional<std::size_t> byte_of(std::string_view key) const;
     /// Present, be it null.
     [[nodiscard]] bool mentions(std::string_view key) const { return json_.contains(key); }
     /// 0 when no spelling is there. Two spellings that disagree are an error. The field gives the

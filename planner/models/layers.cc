@@ -239,6 +239,23 @@ double window_share(std::int64_t seq_length, std::int64_t window) {
     return 1 - unseen * unseen;
 }
 
+std::optional<LayerStep> regular_layers(const std::vector<int>& marks, std::int64_t layers) {
+    if (static_cast<std::int64_t>(marks.size()) != layers) return std::nullopt;
+    std::vector<std::int64_t> marked;
+    for (std::int64_t i = 0; i < layers; ++i)
+        if (marks[static_cast<std::size_t>(i)] != 0) marked.push_back(i);
+    if (marked.empty()) return std::nullopt;
+    const auto count = static_cast<std::int64_t>(marked.size());
+    const std::int64_t every = count > 1 ? marked[1] - marked[0] : layers;
+    for (std::size_t i = 1; i < marked.size(); ++i)
+        if (marked[i] - marked[i - 1] != every) return std::nullopt;
+    const std::int64_t before = marked[0] - every + 1;
+    if (before < 0)
+        return count * every == layers ? std::optional(LayerStep{0, every}) : std::nullopt;
+    if ((layers - before) / every != count) return std::nullopt;
+    return LayerStep{before, every};
+}
+
 std::int64_t stage_edge(const Model& model, std::size_t stage) {
     std::int64_t edge = model.image_size;
     for (std::size_t halved = 0; halved < stage + 2; ++halved) edge = (edge + 1) / 2;

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "core/model.h"
@@ -69,6 +70,15 @@ std::int64_t value_head_dim(const Model&);  ///< of values; differs under latent
 bool is_latent(const Model&);               ///< multi-head latent attention (kv_lora_rank > 0)
 /// Share of the causal triangle that a sliding window leaves: 1 - (1 - w/s)^2.
 double window_share(std::int64_t seq_length, std::int64_t window);
+
+/// Each `every`-th layer after the first `before` ones.
+struct LayerStep {
+    std::int64_t before = 0, every = 1;
+};
+/// The step of the layers marked 1, one mark per layer, where it is regular up to the last; marks
+/// that come first in their group of `every` count as those that come last, which costs the same.
+/// Nothing where it is not, no layer is marked, or marks and layers differ in number.
+std::optional<LayerStep> regular_layers(const std::vector<int>& marks, std::int64_t layers);
 
 /// Channels and image edges of a bottleneck block.
 struct Bottleneck {

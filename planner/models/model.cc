@@ -28,7 +28,7 @@ double resnet_end_flops(const Model& model) {
 double transformer_ends(const Model& model) {
     const double h = real(model.hidden), vocab = real(model.vocab);
     const double tables = h * vocab * (model.tied_embedding ? 1 : 2);
-    const double positions = model.learned_positions ? h * real(model.seq_length) : 0;
+    const double positions = h * real(position_rows(model));
     const double rest = model.family == Family::bert ? 2 * h + 2 * h + h * h + h + 2 * h + vocab
                                                      : (model.rms_norm ? 1 : 2) * h;
     return tables + positions + rest;
@@ -36,7 +36,17 @@ double transformer_ends(const Model& model) {
 
 double end_parameters(const Model& model) {
     if (model.family == Family::custom) return 0;
-    return model.family == Family::wide_resnet ? resnet_ends(model) : transformer_ends(model);
+    if (model.family == Family::wide_resnet) return resnet_ends(model);
+    return transformer_ends(model);
+}
+
+/// Of one layer for multi-token prediction: a projection of the hidden state beside the next
+/// token's embedding, their norms and the last one, a layer.
+LayerParameters mtp_parameters(const Model& model, const LayerList& layers) {
+    LayerParameters p = layer_parameters(model, layers.kinds[layers.runs.back().kind]);
+    const double h = real(model.hidden), more = 2 * h * h + 3 * (model.rms_norm ? 1 : 2) * h;
+    p.dense += more, p.active += more;
+    return p;
 }
 
 double end_flops(const Model& model) {
@@ -68,16 +78,27 @@ double qkv_width(const Model& model) {
     return real(head_dim(model)) * real(model.heads + 2 * model.kv_heads);
 }
 
+std::int64_t position_rows(const Model& model) {
+    if (!model.learned_positions) return 0;
+    return model.positions > 0 ? model.positions : model.seq_length;
+}
+
 double parameter_count(const Model& model) {
-    return end_parameters(model) + sum_over_layers(layer_list(model), [&](const LayerKind& kind) {
-               return layer_parameters(model, kind).total();
-           });
+    const LayerList layers = layer_list(model);
+    const double layers_sum = sum_over_layers(
+        layers, [&](const LayerKind& kind) { return layer_parameters(model, kind).total(); });
+    const double mtp =
+        model.mtp_layers > 0 ? real(model.mtp_layers) * mtp_parameters(model, layers).total() : 0;
+    return end_parameters(model) + layers_sum + mtp;
 }
 
 double active_parameter_count(const Model& model) {
-    return end_parameters(model) + sum_over_layers(layer_list(model), [&](const LayerKind& kind) {
-               return layer_parameters(model, kind).active;
-           });
+    const LayerList layers = layer_list(model);
+    const double layers_sum = sum_over_layers(
+        layers, [&](const LayerKind& kind) { return layer_parameters(model, kind).active; });
+    const double mtp =
+        model.mtp_layers > 0 ? real(model.mtp_layers) * mtp_parameters(model, layers).active : 0;
+    return end_parameters(model) + layers_sum + mtp;
 }
 
 double forward_flops(const Model& model, double head_tokens) {
@@ -85,9 +106,14 @@ double forward_flops(const Model& model, double head_tokens) {
 }
 
 double forward_flops(const Model& model, const LayerList& layers, double head_tokens) {
-    return head_tokens * end_flops(model) + sum_over_layers(layers, [&](const LayerKind& kind) {
-               return layer_forward_flops(model, kind);
-           });
+    const double sum = sum_over_layers(
+        layers, [&](const LayerKind& kind) { return layer_forward_flops(model, kind); });
+    const double head = head_tokens * end_flops(model);
+    if (model.mtp_layers == 0) return head + sum;
+    const double h = real(model.hidden);
+    const double mtp = layer_forward_flops(model, layers.kinds[layers.runs.back().kind]) +
+                       4 * real(model.seq_length) * h * h + head;
+    return head + sum + real(model.mtp_layers) * mtp;
 }
 
 }  // namespace arena

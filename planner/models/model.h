@@ -38,6 +38,8 @@ std::string clean_model_name(std::string_view);
 bool is_gated(const Model&);
 /// Everything but wide_resnet and custom.
 bool is_transformer(Family);
+/// Rows of the table of learned positions; 0 without one.
+std::int64_t position_rows(const Model&);
 /// Columns of the fused query-key-value projection: head_dim * (heads + 2 * kv_heads).
 double qkv_width(const Model&);
 

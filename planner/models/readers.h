@@ -7,13 +7,23 @@
 #include <vector>
 
 #include "base/result.h"
+#include "core/ignored_words.h"
 #include "core/model.h"
 
 namespace arena {
 
-/// Model readers. `text` is a Hugging Face config.json or our YAML (arena-model(5)), at
-/// most 64 KiB. Unknown model_type/family is refused with what is accepted.
+inline constexpr std::size_t max_model_bytes = 64 * 1024;
+
+/// `text` is a Hugging Face config.json, Megatron-LM's arguments or our YAML (arena-model(5)), at
+/// most 64 KiB. A model_type, a family, a key or an option that is unknown or cannot be priced is
+/// refused with its place and what is accepted, unless it is to be ignored.
+Result<Model> parse_model(std::string_view text, std::string_view name, IgnoredWords&);
 Result<Model> parse_model(std::string_view text, std::string_view name);
+/// Its kinds: a config.json of one of the types of hf_types.h.
+Result<Model> parse_hf_config(std::string_view text, std::string_view name, IgnoredWords&);
+/// Our flat YAML. Unknown keys are refused; `arena.ignore` lists some that are not.
+Result<Model> parse_yaml_model(std::string_view text, std::string_view name, IgnoredWords&);
+
 /// Built-in models by name; ErrorCode::usage with the nearest names when unknown.
 Result<Model> find_zoo_model(std::string_view name);
 std::vector<std::string> zoo_names();

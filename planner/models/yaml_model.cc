@@ -7,7 +7,6 @@
 
 #include "base/text.h"
 #include "base/yaml.h"
-#include "planner/models/hf_config.h"
 #include "planner/models/megatron_args.h"
 #include "planner/models/model.h"
 #include "planner/models/readers.h"
@@ -16,8 +15,25 @@ namespace arena {
 
 namespace {
 
+constexpr std::string_view ignore_key = "arena.ignore";
+
+/// Keys that the user declares to be without effect, as words to pass over.
+Status read_ignored(const YamlNode& root, std::string_view file, IgnoredWords& ignored) {
+    const YamlNode* node = root.find(ignore_key);
+    if (node == nullptr) return Done{};
+    if (node->kind != YamlNode::Kind::sequence)
+        return usage_error("arena.ignore must be a list of keys", node->where(file));
+    for (const YamlNode& item : node->items) {
+        Result<std::string> word = yaml_string(item, file, ignore_key, 128);
+        if (!word) return word.error();
+        ignored.ask(std::move(*word));
+    }
+    return Done{};
+}
+
 std::vector<std::string_view> known_keys() {
-    std::vector<std::string_view> keys{"name", "family", "precision", "capacity_factor", "blocks"};
+    std::vector<std::string_view> keys{"name",   "family",  "precision", "capacity_factor",
+                                       "blocks", ignore_key};
     for (const FlagField& field : flag_fields()) keys.push_back(field.key);
     for (const IntegerField& field : integer_fields()) keys.push_back(field.key);
     return keys;
@@ -182,7 +198,8 @@ bool looks_like_json(std::string_view text) {
 
 }  // namespace
 
-Result<Model> parse_yaml_model(std::string_view text, std::string_view name) {
+Result<Model> parse_yaml_model(std::string_view text, std::string_view name,
+                               IgnoredWords& ignored) {
     const Result<YamlNode> root = parse_yaml(text, name, {.bytes = max_model_bytes});
     if (!root) return root.error();
     if (root->kind != YamlNode::Kind::map)
@@ -192,7 +209,12 @@ Result<Model> parse_yaml_model(std::string_view text, std::string_view name) {
             std::string(name));
     Model model;
     if (Status s = read_family(*root, name, model); !s) return s.error();
-    if (Status s = yaml_check_keys(*root, name, known_keys()); !s) return s.error();
+    if (Status s = read_ignored(*root, name, ignored); !s) return s.error();
+    std::vector<std::string_view> known = known_keys();
+    for (const auto& [key, node] : root->members)
+        if (std::find(known.begin(), known.end(), key) == known.end() && ignored.take(key))
+            known.push_back(key);
+    if (Status s = yaml_check_keys(*root, name, known); !s) return s.error();
     for (Status (*read)(const YamlNode&, std::string_view, Model&) :
          {read_name, read_integers, read_precision, read_flags, read_capacity, read_blocks,
           read_custom_layers})
@@ -200,14 +222,19 @@ Result<Model> parse_yaml_model(std::string_view text, std::string_view name) {
     return complete_model(std::move(model), name);
 }
 
-Result<Model> parse_model(std::string_view text, std::string_view name) {
+Result<Model> parse_model(std::string_view text, std::string_view name, IgnoredWords& ignored) {
     if (text.size() > max_model_bytes)
         return usage_error(fmt::format("the model file has {} bytes; at most {} are accepted",
                                        text.size(), max_model_bytes),
                            std::string(name));
-    if (looks_like_json(text)) return parse_hf_config(text, name);
-    return looks_like_megatron(text) ? parse_megatron_args(text, name)
-                                     : parse_yaml_model(text, name);
+    if (looks_like_json(text)) return parse_hf_config(text, name, ignored);
+    return looks_like_megatron(text) ? parse_megatron_args(text, name, ignored)
+                                     : parse_yaml_model(text, name, ignored);
+}
+
+Result<Model> parse_model(std::string_view text, std::string_view name) {
+    IgnoredWords none;
+    return parse_model(text, name, none);
 }
 
 }  // namespace arena

@@ -6,7 +6,6 @@
 #include <optional>
 
 #include "base/text.h"
-#include "planner/models/hf_config.h"
 #include "planner/models/model.h"
 #include "planner/models/readers.h"
 
@@ -253,7 +252,10 @@ std::optional<Result<Model>> find_any(std::string_view name) {
     for (const ZooRow& row : rows)
         if (row.name == name) return to_model(row);
     for (const ZooText& row : texts)
-        if (row.name == name) return parse_yaml_model(row.yaml, row.name);
+        if (row.name == name) {
+            IgnoredWords none;
+            return parse_yaml_model(row.yaml, row.name, none);
+        }
     for (const GshardRow& row : gshard_rows)
         if (row.name == name) return complete_model(gshard_model(row), name);
     for (const ResnetRow& row : resnet_rows)

@@ -44,6 +44,32 @@ void layer(const Model& model, Precision precision, const ShardShape& shape, con
     transformer_layer(model, precision, shape, kind, ops);
 }
 
+LayerKind last_kind(const Model& model) {
+    const LayerList list = layer_list(model);
+    return list.kinds[list.runs.back().kind];
+}
+
+/// What each token more that is predicted costs: a projection of the hidden state beside the next
+/// token's embedding, a layer like the last one, the head.
+void mtp_layers(const Model& model, Precision precision, const ShardShape& shape,
+                std::vector<OpCount>& head) {
+    const LayerKind kind = last_kind(model);
+    const std::int64_t h = model.hidden;
+    const std::int64_t tokens =
+        std::max<std::int64_t>(1, model.seq_length * shape.micro_batch / shape.cp);
+    std::vector<OpCount> once;
+    OpBuilder builder(once, once);
+    builder.pair(OpKind::norm, plain_precision(precision), {tokens, h},
+                 model.rms_norm ? NormKind::rms : NormKind::layer, 2);
+    builder.gemm(precision, tokens, std::max<std::int64_t>(1, h / shape.tp), 2 * h);
+    transformer_layer(model, precision, shape, kind, builder);
+    transformer_head(model, precision, shape, builder);
+    for (OpCount& op : once) {
+        op.count *= real(model.mtp_layers);
+        head.push_back(std::move(op));
+    }
+}
+
 void ends(const Model& model, Precision precision, const ShardShape& shape, ShardOperators& ops) {
     if (model.family == Family::custom) return;
     OpBuilder first(ops.embedding, ops.embedding), last(ops.head, ops.head);
@@ -53,6 +79,7 @@ void ends(const Model& model, Precision precision, const ShardShape& shape, Shar
     }
     transformer_embedding(model, precision, shape, first);
     transformer_head(model, precision, shape, last);
+    if (model.mtp_layers > 0) mtp_layers(model, precision, shape, ops.head);
 }
 
 /// Attention part of kept_elements(), per token: {replicated, split}.
@@ -137,16 +164,20 @@ double embedding_shard_parameters(const Model& model, std::int64_t tp) {
     if (model.family == Family::custom) return 0;
     if (model.family == Family::wide_resnet)
         return (49 * 3 + 2) * real(model.base_channels) / real(tp);
-    const double positions = model.learned_positions ? real(model.seq_length) : 0;
-    return real(model.hidden) * (real(shard_vocab(model, tp)) + positions);
+    return real(model.hidden) * real(shard_vocab(model, tp) + position_rows(model));
 }
 
-double head_shard_parameters(const Model& model, std::int64_t tp) {
+double head_shard_parameters(const Model& model, const ShardShape& shape) {
+    const std::int64_t tp = shape.tp;
     if (model.family == Family::custom) return 0;
     if (model.family == Family::wide_resnet)
         return (real(final_channels(model)) / real(tp) + 1) * real(model.classes);
     const double h = real(model.hidden);
-    return h * real(shard_vocab(model, tp)) + 2 * h + (model.family == Family::bert ? h * h : 0);
+    const double head =
+        h * real(shard_vocab(model, tp)) + 2 * h + (model.family == Family::bert ? h * h : 0);
+    if (model.mtp_layers == 0) return head;
+    const double layer = shard_parameters(model, last_kind(model), shape).total();
+    return head + real(model.mtp_layers) * (layer + 2 * h * h / real(tp) + 6 * h);
 }
 
 KeptElements kept_elements(const Model& model, const LayerKind& kind, const ShardShape& shape) {

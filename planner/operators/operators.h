@@ -35,7 +35,9 @@ struct OpCount {
 struct ShardOperators {
     std::vector<OpCount> layer_forward, layer_backward;
     std::vector<OpCount> embedding;  ///< forward and backward, first stage
-    std::vector<OpCount> head;       ///< final norm, logits, loss: forward and backward, last stage
+    /// Final norm, logits, loss: forward and backward, last stage; multi-token prediction, whose
+    /// layers' communication is left out.
+    std::vector<OpCount> head;
     std::vector<OpCount> attention;  ///< what selective recompute repeats, per layer; may be empty
     OpShape optimizer;               ///< one step over one layer's shard; linear in parameters
 };
@@ -50,8 +52,8 @@ ShardOperators shard_operators(const Model&, Precision, const ShardShape&);
 LayerParameters shard_parameters(const Model&, const LayerKind&, const ShardShape&);
 /// Parameters of the token table on one rank.
 double embedding_shard_parameters(const Model&, std::int64_t tp);  ///< padded table, positions
-double head_shard_parameters(const Model&,
-                             std::int64_t tp);  ///< output table (also when tied), norm
+/// Output table (also when tied), norm, layers for multi-token prediction.
+double head_shard_parameters(const Model&, const ShardShape&);
 /// Vocabulary rows on one rank, the table padded to a multiple of 128 * tp.
 std::int64_t shard_vocab(const Model&, std::int64_t tp);
 

@@ -66,7 +66,7 @@ MemoryModel::MemoryModel(const PoolContext& context, const ShardShape& shape)
       shape_(shape),
       tied_(context.model.tied_embedding),
       embedding_parameters_(embedding_shard_parameters(context.model, shape.tp)),
-      head_parameters_(head_shard_parameters(context.model, shape.tp)),
+      head_parameters_(head_shard_parameters(context.model, shape)),
       index_(context.layers) {
     const Model& model = context.model;
     const GpuType& type = context.pool.hardware;
@@ -77,6 +77,11 @@ MemoryModel::MemoryModel(const PoolContext& context, const ShardShape& shape)
     logits_bytes_ = tokens * (real(shard_vocab(model, shape.tp)) *
                                   (type.emulated ? width + 8 : framework.logit_bytes) +
                               2 * width * real(model.hidden) / split);
+    if (model.mtp_layers > 0) {  // each predicts from a layer of its own, then through the head
+        const LayerList& list = context.layers->list();
+        const KeptElements layer = kept_elements(model, list.kinds[list.runs.back().kind], shape);
+        logits_bytes_ += real(model.mtp_layers) * (logits_bytes_ + kept_bytes(layer, width, shape));
+    }
     const double reserve = type.reserved_bytes + framework.reserved_gib * 1024 * 1024 * 1024;
     reserved_bytes_ = type.emulated ? type.reserved_bytes : reserve + workspace_bytes;
     set_inputs(model, tokens * real(model.hidden) * width / split);

@@ -333,7 +333,7 @@ void Shard::set_ends(const PoolContext& context, const ShardOperators& ops) {
     head_s = context.head_tokens * (sum_seconds(context.pricer, ops.head, ends_evidence) +
                                     unpadded_head_s(context, ops.head, shape));
     embedding_parameters = embedding_shard_parameters(context.model, shape.tp);
-    head_parameters = head_shard_parameters(context.model, shape.tp);
+    head_parameters = head_shard_parameters(context.model, shape);
 }
 
 void Shard::set_layers(std::span<const Kind> kinds) {

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "base/text.h"
+#include "core/ignored_words.h"
 #include "core/model_fields.h"
 #include "planner/models/megatron_args.h"
 #include "planner/models/model.h"
@@ -121,17 +122,31 @@ Result<Model> read_inline_model(const Settings& settings) {
 }
 
 Result<Model> read_named_model(const std::string& name, std::string_view model_text,
-                               std::string_view model_file_name) {
-    Result<Model> model = !model_text.empty()         ? parse_model(model_text, model_file_name)
-                          : looks_like_megatron(name) ? parse_megatron_args(name, "--num-layers")
-                                                      : find_zoo_model(name);
+                               std::string_view model_file_name, IgnoredWords& ignored) {
+    const bool is_arguments = model_text.empty() && looks_like_megatron(name);
+    Result<Model> model = !model_text.empty() ? parse_model(model_text, model_file_name, ignored)
+                          : is_arguments      ? parse_megatron_args(name, "--num-layers", ignored)
+                                              : find_zoo_model(name);
     if (!model && model_text.empty()) return refuse("model", model.error().text);
     if (!model) return refuse("model", model.error().message());
+    const std::vector<std::string> idle = ignored.idle();
+    if (!idle.empty() && (is_arguments || !model_text.empty()))
+        return refuse("model-ignore",
+                      fmt::format("the model's text has no word '{}' that could be ignored",
+                                  printable(idle.front(), 60)));
     return model;
 }
 
+Result<IgnoredWords> ignored_words(const Settings& settings) {
+    const std::string* list = settings.find("model-ignore");
+    if (list == nullptr) return IgnoredWords();
+    Result<std::vector<std::string>> words = read_ignored_words(*list);
+    if (!words) return refuse("model-ignore", words.error().text);
+    return IgnoredWords(std::move(*words));
+}
+
 Result<Model> read_model(const Settings& settings, std::string_view model_text,
-                         std::string_view model_file_name) {
+                         std::string_view model_file_name, IgnoredWords& ignored) {
     const std::string* name = settings.find("model");
     const std::string_view inline_key = settings.inline_key();
     if (name == nullptr && inline_key.empty())
@@ -144,8 +159,9 @@ Result<Model> read_model(const Settings& settings, std::string_view model_text,
                       fmt::format("conflicts with model={}: give the model by name or by its "
                                   "dimensions, not both",
                                   printable(*name, 40)));
-    Result<Model> model = name == nullptr ? read_inline_model(settings)
-                                          : read_named_model(*name, model_text, model_file_name);
+    Result<Model> model = name == nullptr
+                              ? read_inline_model(settings)
+                              : read_named_model(*name, model_text, model_file_name, ignored);
     if (const std::string* label = settings.find("name"); model && label != nullptr) {
         if (label->empty() || clean_model_name(*label) != *label)
             return refuse("name", fmt::format("'{}' is not a name of 1 to 64 of [A-Za-z0-9._+/-]",
@@ -177,10 +193,13 @@ Result<Request> build_request(const std::vector<Setting>& list, std::string_view
     const Settings settings(list);
     if (Status status = settings.check_keys(); !status) return status.error();
     Request request;
-    Result<Model> model = read_model(settings, model_text, model_file_name);
+    Result<IgnoredWords> ignored = ignored_words(settings);
+    if (!ignored) return ignored.error();
+    Result<Model> model = read_model(settings, model_text, model_file_name, *ignored);
     if (!model) return model.error();
     request.model = std::move(*model);
     if (Status status = apply_options(list, request); !status) return status.error();
+    if (!ignored->taken().empty()) request.model_ignore = ignored->taken();
     if (Status sound = check_model(request.model); !sound)
         return refuse("seq-length", sound.error().text);
     if (Status status = check_plan(request); !status) return status.error();

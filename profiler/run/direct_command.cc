@@ -18,7 +18,7 @@ namespace {
 Result<DirectOptions> direct_options(const Options& o) {
     auto model = model_of(o.model);
     if (!model) return model.error();
-    if (o.seq_length != 0) model->seq_length = o.seq_length;
+    if (o.seq_length != 0) set_seq_length(*model, o.seq_length);
     if (auto s = check_model(*model); !s) return s.error();
     DirectOptions d;
     d.model = std::move(model).value();

@@ -67,7 +67,7 @@ LayerPrediction predict_layers(const Model& model, Precision precision, const Sh
 int run_predict_command(const Options& o) {
     auto model = model_of(o.model);
     if (!model) return fail(model.error());
-    if (o.seq_length != 0) model->seq_length = o.seq_length;
+    if (o.seq_length != 0) set_seq_length(*model, o.seq_length);
     if (auto s = check_model(*model); !s) return fail(s.error());
     if (auto s = check(*model, o); !s) return fail(s.error());
     const auto hardware = load_hardware(o.hardware_file);

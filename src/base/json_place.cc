@@ -16,7 +16,7 @@ using Json = nlohmann::json;
 
 /// Accepts all events, keeps the place of the error.
 struct FaultFinder : nlohmann::json_sax<Json> {
-    std::size_t byte = 0;
+    std::size_t byte = 0, end = 0;
     std::string what = "unexpected end";
     bool null() override { return true; }
     bool boolean(bool) override { return true; }
@@ -34,9 +34,8 @@ struct FaultFinder : nlohmann::json_sax<Json> {
     bool parse_error(std::size_t position, const std::string& token,
                      const Json::exception& error) override {
         constexpr std::string_view before = "column ";
-        const std::size_t end = position,
-                          begin = end - std::min(end, std::max<std::size_t>(1, token.size()));
-        byte = begin;
+        end = position;
+        byte = end - std::min(end, std::max<std::size_t>(1, token.size()));
         std::string_view text = error.what();
         if (const std::size_t column = text.find(before); column != std::string_view::npos)
             text.remove_prefix(std::min(text.size(), text.find(':', column) + 1));
@@ -44,6 +43,18 @@ struct FaultFinder : nlohmann::json_sax<Json> {
         return false;
     }
 };
+
+/// Python writes numbers that JSON does not have. The one that begins before `end` and reaches it.
+std::optional<JsonFault> find_unwritable_number(std::string_view text, std::size_t end) {
+    for (const std::string_view word : {"-Infinity", "Infinity", "NaN"}) {
+        const std::size_t from = end - std::min(end, word.size());
+        const std::size_t at = text.substr(0, from + 2 * word.size()).find(word, from);
+        if (at == std::string_view::npos || at >= end) continue;
+        return JsonFault{place_in(text, at),
+                         std::string(word) + " is no number of JSON: write a number or null"};
+    }
+    return std::nullopt;
+}
 
 /// Whether a string that ends before `end` is a key: a colon follows.
 bool is_key(std::string_view text, std::size_t end) {
@@ -63,6 +74,7 @@ TextPlace place_in(std::string_view text, std::size_t byte) {
 JsonFault find_json_fault(std::string_view text) {
     FaultFinder finder;
     Json::sax_parse(text, &finder);
+    if (const auto number = find_unwritable_number(text, finder.end)) return *number;
     return {place_in(text, finder.byte), finder.what};
 }
 

@@ -29,4 +29,10 @@ std::optional<Precision> parse_precision(std::string_view s) {
     return value_of(precision_names, s);
 }
 
+void set_seq_length(Model& model, std::int64_t seq_length) {
+    const std::int64_t rows = model.positions == 0 ? model.seq_length : model.positions;
+    model.seq_length = seq_length;
+    model.positions = model.learned_positions && model.vocab > 0 && rows > seq_length ? rows : 0;
+}
+
 }  // namespace arena

@@ -45,7 +45,6 @@ struct CustomLayer {
 };
 
 /// A neural network and the facts that determine its cost. Zero means "not given / not applicable".
-/// Multi-token-prediction layers (deepseek_v3) are left out: the main model alone is priced.
 /// core/model_fields.h names every field once, with its range, for all readers and writers.
 struct Model {
     std::string name;  ///< for people; not part of the fingerprint
@@ -64,14 +63,19 @@ struct Model {
         true;                ///< input embedding and output head share one matrix; see ties_table
     bool gated_mlp = false;  ///< SwiGLU/GeGLU: two up projections; experts too
     bool learned_positions =
-        true;                 ///< position table of seq_length rows; else rotary (no parameters)
-    bool linear_bias = true;  ///< every matrix of a block has a bias (experts and router too)
-    bool qkv_bias = false;    ///< the query-key-value projection alone has one (qwen2)
-    bool rms_norm = false;    ///< norms without mean and bias
-    bool qk_norm = false;     ///< norms over each query and key head (qwen3)
-    std::int64_t window = 0;  ///< sliding-window attention: keys seen by one query; 0 = all
+        true;                    ///< position table of seq_length rows; else rotary (no parameters)
+    std::int64_t positions = 0;  ///< rows of that table; 0 = seq_length
+    bool linear_bias = true;     ///< every matrix of a block has a bias (experts and router too)
+    bool qkv_bias = false;       ///< the query-key-value projection alone has one (qwen2)
+    bool rms_norm = false;       ///< norms without mean and bias
+    bool qk_norm = false;        ///< norms over each query and key head (qwen3)
+    std::int64_t window = 0;     ///< sliding-window attention: keys seen by one query; 0 = all
     std::int64_t full_attention_every =
         0;  ///< with window: each n-th layer sees all; 0 = no layer does
+
+    /// Multi-token prediction: so many more layers behind the last one, of its kind, each with a
+    /// projection of 2 hidden, two norms and a pass through the head.
+    std::int64_t mtp_layers = 0;
 
     std::int64_t experts = 0;            ///< moe: experts per MoE layer
     std::int64_t top_k = 0;              ///< experts that one token visits
@@ -99,6 +103,10 @@ struct Model {
     std::vector<CustomLayer> custom_layers;
     bool operator==(const Model&) const = default;
 };
+
+/// Trains the model on samples of another length. A table of learned positions keeps its rows
+/// unless the samples are longer.
+void set_seq_length(Model&, std::int64_t seq_length);
 
 /// First and last layer share a table of the vocabulary; image and custom models have none.
 inline bool ties_table(const Model& model) { return model.tied_embedding && model.vocab > 0; }

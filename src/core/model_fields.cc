@@ -15,7 +15,7 @@ namespace {
 constexpr std::int64_t max_width = 4194304, max_tokens = limits::tokens;
 
 using enum FieldGroup;
-constexpr std::array<IntegerField, 27> integers{{
+constexpr std::array<IntegerField, 29> integers{{
     {"layers", &Model::layers, 1, 10000, transformer},
     {"hidden", &Model::hidden, 1, 262144, transformer},
     {"heads", &Model::heads, 1, 4096, transformer},
@@ -26,6 +26,8 @@ constexpr std::array<IntegerField, 27> integers{{
     {"head_dim", &Model::head_dim, 1, 65536, attention},
     {"window", &Model::window, 0, max_tokens, attention},
     {"full_attention_every", &Model::full_attention_every, 0, 10000, attention},
+    {"positions", &Model::positions, 0, max_tokens, attention},
+    {"mtp_layers", &Model::mtp_layers, 0, 64, attention},
     {"experts", &Model::experts, 1, 65536, moe},
     {"top_k", &Model::top_k, 1, 65536, moe},
     {"moe_ffn_hidden", &Model::moe_ffn_hidden, 1, max_width, moe},

@@ -9,6 +9,7 @@
 #include <array>
 
 #include "base/text.h"
+#include "core/ignored_words.h"
 #include "core/limits.h"
 #include "core/model_fields.h"
 #include "request/launchers.h"
@@ -20,9 +21,19 @@ constexpr std::string_view anything = "any";  ///< of gpus, types and plan: no l
 
 std::string number_or_nothing(std::int64_t n) { return n == 0 ? "" : std::to_string(n); }
 
+Status parse_model_ignore(std::string_view text, Request& request) {
+    Result<std::vector<std::string>> words = read_ignored_words(text);
+    if (!words) return usage_error(words.error().text);
+    request.model_ignore = std::move(*words);
+    return Done{};
+}
+
 Status parse_seq_length(std::string_view text, Request& request) {
     const IntegerField& field = *find_integer_field("seq_length");
-    return read_integer(text, field.min, field.max, request.model.seq_length);
+    std::int64_t seq_length = 0;
+    if (Status s = read_integer(text, field.min, field.max, seq_length); !s) return s;
+    set_seq_length(request.model, seq_length);
+    return Done{};
 }
 
 Status parse_precision_option(std::string_view text, Request& request) {
@@ -137,6 +148,12 @@ constexpr Option table[] = {
     {.key = "model",
      .argument = "NAME|FILE",
      .usage = "model to train: a built-in name, a config.json or a YAML file"},
+    {.key = "model-ignore",
+     .argument = "WORD,...",
+     .usage = "keys or options of the model's file that do not change its cost",
+     .parse = parse_model_ignore,
+     .format = [](const Request& r) { return join(r.model_ignore, ","); },
+     .offers = false},
     {.key = "batch",
      .argument = "N",
      .usage = "samples per iteration over all GPUs (global batch), 1 to 16777216",

@@ -25,7 +25,9 @@ inline constexpr std::int64_t max_steps = std::int64_t{1} << 40;
 inline constexpr std::int64_t max_memory_mb = 1 << 30;
 
 struct Request {
-    Model model;                         ///< normalised: every field checked
+    Model model;  ///< normalised: every field checked
+    /// Words of the model's text that it was read without: the user's, and what is always left out.
+    std::vector<std::string> model_ignore;
     std::int64_t global_batch = 0;       ///< samples per iteration, 1..limits::batch
     std::int64_t min_gpus = 1;           ///< 1..limits::gpus
     std::int64_t max_gpus = 0;           ///< 0 = not given: whatever the cluster has

@@ -320,7 +320,7 @@ TEST(layers_sum_to_the_model) {
         }
         ck_assert_int_eq(layers, m.layers);
         const double ends = m.family == Family::wide_resnet
-                                ? embedding_shard_parameters(m, 1) + head_shard_parameters(m, 1)
+                                ? embedding_shard_parameters(m, 1) + head_shard_parameters(m, {})
                                 : parameter_count(m) - held;
         ck_assert_double_eq_tol((held + ends) / parameter_count(m), 1, 1e-9);
         // Layers that are listed one by one are all there is.

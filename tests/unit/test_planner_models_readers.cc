@@ -200,7 +200,10 @@ TEST(later_hugging_face_configs_are_read_with_their_layers) {
     refused(changed(gemma2, "head_dim", ""), "lacks head_dim");
     refused(changed(gemma2, "tie_word_embeddings", "true,\"use_bidirectional_attention\":true"),
             "use_bidirectional_attention");
-    ck_assert_int_eq(good(changed(gemma2, "model_type", "\"gemma\"")).window, 0);
+    const std::string gemma1 =
+        changed(changed(changed(gemma2, "model_type", "\"gemma\""), "sliding_window", ""),
+                "attn_logit_softcapping", "");
+    ck_assert_int_eq(good(gemma1).window, 0);
 
     const Model phi = good(phi3);
     ck_assert(!phi.tied_embedding && !phi.linear_bias && phi.kv_heads == 32 && phi.window == 2047);
@@ -273,7 +276,7 @@ TEST(mistakes_in_json_are_told_with_line_and_column) {
                                        broken.begin() + static_cast<std::ptrdiff_t>(key), '\n')));
     // The key of the object that is read, not one of the same name elsewhere.
     refused(
-        "{\"a\": {\"n_layer\": 1, \"b\": [{\"n_layer\": 3}]},\n\"model_type\": "
+        "{\"task_specific_params\": {\"n_layer\": 1, \"b\": [{\"n_layer\": 3}]},\n\"model_type\": "
         "\"gpt2\",\n\"n_layer\": -1}",
         "bad:3:1: n_layer");
 }
@@ -281,7 +284,13 @@ TEST(mistakes_in_json_are_told_with_line_and_column) {
 /// The advice for a model_type that is not known, followed to the letter.
 TEST(a_model_of_an_unknown_type_is_accepted_as_the_message_says) {
     refused(changed(mixtral, "model_type", "\"jamba\""),
+            "(family: moe, layers, hidden, heads, experts, top_k, moe_ffn_hidden, vocab, "
+            "seq_length)");
+    refused(R"({"model_type":"jamba","hidden_size":4096})",
             "(family: llama, layers, hidden, heads, ffn_hidden, vocab, seq_length)");
+    ck_assert(good("family: moe\nlayers: 32\nhidden: 4096\nheads: 32\nexperts: 16\ntop_k: 2\n"
+                   "moe_ffn_hidden: 14336\nvocab: 65536\nseq_length: 4096\n")
+                  .experts == 16);
     ck_assert(
         good("family: llama\nlayers: 32\nhidden: 4096\nheads: 32\nffn_hidden: 14336\nvocab: 65536\n"
              "seq_length: 4096\n")
@@ -461,7 +470,7 @@ TEST(megatron_arguments_are_a_model) {
 }
 
 TEST(megatron_arguments_of_deepseek_equal_its_config) {
-    const Model model = good(
+    Model model = good(
         "--num-layers 61 --hidden-size 7168 --ffn-hidden-size 18432 --num-attention-heads 128 "
         "--seq-length 4096 --vocab-size 129280 --swiglu --normalization RMSNorm "
         "--position-embedding-type rope --disable-bias-linear --qk-layernorm "
@@ -470,6 +479,10 @@ TEST(megatron_arguments_of_deepseek_equal_its_config) {
         "--num-experts 256 --moe-router-topk 8 --moe-ffn-hidden-size 2048 "
         "--moe-shared-expert-intermediate-size 2048 --moe-layer-freq ([0]*3+[1]*58) "
         "--mtp-num-layers 1 --bf16");
+    // The report: 671e9 without, 685e9 with the layer for a second token, its two tables shared.
+    ck_assert_double_eq_tol(parameter_count(model) / 682.5e9, 1, 0.001);
+    ck_assert_double_gt(forward_flops(model), 1.01 * forward_flops(zoo("deepseek-v3")));
+    model.mtp_layers = 0;
     ck_assert(fingerprint(model) == fingerprint(zoo("deepseek-v3")));
 }
 

@@ -11,7 +11,6 @@
 
 #include "base/text.h"
 #include "core/limits.h"
-#include "planner/models/hf_config.h"
 #include "planner/models/model.h"
 #include "planner/models/readers.h"
 

@@ -238,6 +238,8 @@ std::string explain_json(Books& books, JobId job, const Asker& asker) {
     if (!last.avoids.empty()) json["avoids"] = last.avoids;
     if (!last.array.empty()) json["array"] = last.array;
     if (!last.unsaved.empty()) json["unsaved"] = last.unsaved;
+    if (last.wanted && !last.wanted->request.model_ignore.empty())
+        json["model_ignore"] = join(last.wanted->request.model_ignore, ", ");
     if (!last.wanted || !last.pools || last.pools->empty()) return line(json);
     const OfferBook::Grids* grids = books.offers.grids(last.uid, last.wanted->request, *last.pools);
     json["left_out"] =
