@@ -28,6 +28,7 @@ struct Sample {
 /// Of every option; of characters that #ARENA lines may have.
 const std::vector<Sample> samples = {
     {"model", {"gpt2", "llama-2-7b"}, {"gpt3000"}},
+    {"model-ignore", {"some_key", "--an-option,key.2"}, {"a,,b", ",", "a:b", "a=b"}},
     {"batch", {"1", "16777216"}, {"0", "16777217", "-1", "12x", "99999999999999999999"}},
     {"seq-length", {"128", "1024"}, {"0", "16777217", "x"}},
     {"precision", {"fp32", "fp8", "nvfp4"}, {"fp12", "FP8"}},
