@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <exception>
 #include <string>
@@ -15,8 +16,10 @@
 #include "base/hostlist.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "cli/common/ask.h"
 #include "core/offer.h"
 #include "request/launchers.h"
+#include "request/rendezvous.h"
 
 using namespace arena;
 
@@ -180,29 +183,46 @@ std::int64_t step_id() {
     return parse_integer(Environment::text("SLURM_STEP_ID", "0"), 0, 0x7fffffff).value_or(0);
 }
 
-RankPlace read_place(Environment& environment, std::int64_t gpus) {
+/// NodeAddr, as slurmctld has it now; "" where it does not say.
+std::string address_of_node(const std::string& node) {
+    const auto text =
+        cli::run_program({"scontrol", "show", "node", node}, std::chrono::seconds(10));
+    if (!text || text->status != 0) return {};
+    const auto fields = cli::parse_scontrol_fields(text->out);
+    const auto address = fields.find("NodeAddr");
+    return address == fields.end() ? "" : address->second;
+}
+
+/// The resolver and slurmctld are asked for launchers alone whose words name the host.
+void read_host(Environment& environment, RankPlace& place) {
+    const std::string nodes =
+        Environment::text("SLURM_STEP_NODELIST", Environment::text("SLURM_JOB_NODELIST").c_str());
+    const auto host = rendezvous_host(Environment::text(rendezvous_variable.data()), nodes,
+                                      {resolves_soon, address_of_node});
+    if (!host) return environment.fail(host.error().message());
+    place.host = host->empty() ? "localhost" : *host;
+}
+
+RankPlace read_place(Environment& environment, std::int64_t gpus, bool names_hosts) {
     RankPlace place;
     place.nodes = environment.number("SLURM_JOB_NUM_NODES", 1, "1");
     place.node_rank = environment.number("SLURM_NODEID", 0, "0");
     place.job = environment.number("SLURM_JOB_ID", 0, "0");
     place.port = master_port(place.job, step_id());
-    const std::string nodes =
-        Environment::text("SLURM_STEP_NODELIST", Environment::text("SLURM_JOB_NODELIST").c_str());
-    place.host =
-        Environment::text("ARENA_RDZV_HOST", parse_first_host(nodes).value_or("localhost").c_str());
+    if (names_hosts) read_host(environment, place);
     if (gpus % place.nodes != 0)
         environment.fail(
             fmt::format("{} ranks do not spread evenly over {} nodes", gpus, place.nodes));
     return place;
 }
 
-Result<PlanWords> read_words() {
+Result<PlanWords> read_words(const Launcher& launcher) {
     Environment environment;
     const Model model = read_model(environment);
     const Plan plan = read_plan(environment);
     const std::int64_t batch = environment.number("ARENA_GLOBAL_BATCH", 1);
     if (!environment.error()) check_batch(environment, plan, batch);
-    RankPlace place = read_place(environment, plan.gpus());
+    RankPlace place = read_place(environment, plan.gpus(), launcher.names_hosts());
     if (environment.error()) return *environment.error();
     PlanWords words = words_of(model, batch, plan);
     words.place = std::move(place);
@@ -266,7 +286,7 @@ int tell(const Arguments& a) {
     const auto chosen = choose(a);
     if (!chosen) return fail(chosen.error());
     if (a.versions) return list_versions(chosen->launcher);
-    const auto plan = read_words();
+    const auto plan = read_words(chosen->launcher);
     if (!plan) return fail(plan.error());
     const auto words = render(chosen->launcher, chosen->version, *plan);
     if (!words) {

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # The `arena` command.
 bin_PROGRAMS += arena arena-args
-arena_args_SOURCES = cli/arena_args.cc
+arena_args_SOURCES = cli/arena_args.cc cli/common/ask.h cli/common/ask.cc
 arena_args_LDADD = $(request_libs)
 cli/elastic_script.inc: contrib/launchers/elastic.sh cli/local.mk
 	$(AM_V_GEN)$(MKDIR_P) cli && printf 'R"arena(' >$@.new && cat "$(srcdir)/contrib/launchers/elastic.sh" >>$@.new && \

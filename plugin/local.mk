@@ -45,6 +45,7 @@ uninstall-plugin-links: $(backfill_unlink)
 	-rmdir '$(DESTDIR)$(slurmplugindir)' '$(DESTDIR)$(spankplugindir)'
 
 libarena_slurm_la_SOURCES = \
+	plugin/common/given.h \
 	plugin/common/job_mark.h plugin/common/job_mark.cc \
 	plugin/common/shared.h plugin/common/shared.cc \
 	plugin/common/quick_estimate.h plugin/common/quick_estimate.cc \
@@ -58,6 +59,7 @@ spank_arena_la_SOURCES = \
 	plugin/spank/spank_arena.cc \
 	plugin/spank/controller.h plugin/spank/controller.cc plugin/spank/controller_rules.cc \
 	plugin/spank/spank_options.h plugin/spank/spank_options.cc \
+	plugin/spank/given.h plugin/spank/given.cc \
 	plugin/spank/preview.h plugin/spank/preview.cc \
 	plugin/spank/ranks.h plugin/spank/ranks.cc \
 	plugin/spank/watch.h plugin/spank/watch.cc \

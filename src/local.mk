@@ -83,6 +83,8 @@ libarena_request_la_SOURCES = \
 	src/request/launcher_table.h src/request/launcher_table.cc \
 	src/request/launchers.h src/request/launchers.cc \
 	src/request/options.h src/request/options.cc \
+	src/request/rendezvous.h src/request/rendezvous.cc \
+	src/request/resolver.h src/request/resolver.cc \
 	src/request/request.h src/request/request.cc \
 	src/request/script_programs.h src/request/script_programs.cc \
 	# end

@@ -7,8 +7,7 @@
 set -euo pipefail
 plan=$(arena-args)
 mapfile -t args <<<"$plan"
-MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
-export MASTER_ADDR MASTER_PORT=$((20000 + SLURM_JOB_ID % 10000)) CUDA_DEVICE_MAX_CONNECTIONS=1
+export CUDA_DEVICE_MAX_CONNECTIONS=1
 eval "$(arena-args --elastic)"
 # Megatron-LM saves and leaves on SIGTERM only. torch_dist checkpoints load in any shape.
 # shellcheck disable=SC2016  # expands in the task

@@ -14,6 +14,8 @@
 namespace arena {
 
 inline constexpr std::string_view state_variable = "ARENA_STATE";
+/// The user's own excludes, while Arena's are in their place.
+inline constexpr std::string_view excludes_variable = "ARENA_EXCLUDES";
 
 enum class Phase {
     held,      ///< Arena holds the job and may plan it

@@ -29,6 +29,7 @@
 #include "plugin/job_submit/option_rules.h"
 #include "plugin/job_submit/submit_rules.h"
 #include "plugin/job_submit/take_report.h"
+#include "request/rendezvous.h"
 #include "request/request.h"
 #include "site/config.h"
 #include "site/config_place.h"
@@ -368,6 +369,8 @@ int take_in(job_desc_msg_t* job, arena::Request request, SubmitFacts facts, std:
         return refuse(arena::environment_error(other_slurm), uid, message);
     facts.limit_s = limit_s_of(job, parts.front());
     facts.limits = arena::hard_limits(job, parts);
+    facts.rendezvous =
+        text_of(find_variable(job->environment, job->env_size, arena::rendezvous_variable));
     const auto accepted = arena::accept_request(std::move(request), facts, cluster, **site);
     if (!accepted) return refuse(accepted.error(), uid, message);
     if (const arena::Status lent =

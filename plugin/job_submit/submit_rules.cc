@@ -14,6 +14,7 @@
 #include "planner/search/would_fit.h"
 #include "plugin/job_submit/submit_line.h"
 #include "request/options.h"
+#include "request/rendezvous.h"
 #include "request/script_programs.h"
 #include "site/leave_signals.h"
 
@@ -146,6 +147,11 @@ Status check_per_gpu(const SubmitFacts& f, const Request& request) {
             "cannot be combined with --mem, --mem-per-cpu or --mem-per-gpu; give one of them",
             "mem-per-gpu");
     return Done{};
+}
+
+/// As a job's script and ranks will take it: what is no host would make them wait for nobody.
+Status check_rendezvous(const SubmitFacts& f) {
+    return f.rendezvous.empty() ? Status(Done{}) : arena::check_rendezvous(f.rendezvous);
 }
 
 /// What the user asks for beside GPUs; whatever the record says of it is forged, but for options.
@@ -291,6 +297,7 @@ Result<Acceptance> accept_request(Request request, const SubmitFacts& facts,
     if (Status s = check_options(facts, request); !s) return s.error();
     if (Status s = check_interactive(facts, request); !s) return s.error();
     if (Status s = check_per_gpu(facts, request); !s) return s.error();
+    if (Status s = check_rendezvous(facts); !s) return s.error();
     take_user_limits(facts, request);
     const bool by_default = !request.slowdown && site.config.slowdown_default == "mitigate";
     if (facts.interactive && by_default) request.slowdown = SlowdownMode::watch;
@@ -364,7 +371,8 @@ bool is_stale_variable(std::string_view entry) {
     static const std::vector<std::string_view> names = {
         "SLURM_NTASKS=",        "SLURM_NPROCS=",         "SLURM_NNODES=",
         "SLURM_JOB_NUM_NODES=", "SLURM_TASKS_PER_NODE=", "SLURM_CPUS_PER_TASK=",
-        "SLURM_TRES_PER_TASK=", "SLURM_MEM_PER_GPU=",
+        "SLURM_TRES_PER_TASK=", "SLURM_MEM_PER_GPU=",    "SLURM_MEM_PER_NODE=",
+        "SLURM_MEM_PER_CPU=",
     };
     static const std::vector<std::string_view> prefixes = {
         "SLURM_GPUS",
@@ -375,7 +383,8 @@ bool is_stale_variable(std::string_view entry) {
         "SLURM_SPANK_ARENA_",
         "SLURM_SPANK_SPANK_ARENA_",
     };
-    if (entry.starts_with("ARENA_")) return !entry.starts_with("ARENA_CONF=");
+    static const std::vector<std::string_view> of_the_user = {"ARENA_CONF=", "ARENA_RDZV_HOST="};
+    if (entry.starts_with("ARENA_")) return !starts_with_any(entry, of_the_user);
     return starts_with_any(entry, names) || starts_with_any(entry, prefixes);
 }
 

@@ -46,6 +46,7 @@ struct SubmitFacts {
     std::int64_t memory_per_node_mb = 0, memory_per_cpu_mb = 0, tmp_mb = 0;  ///< 0 = not given
     bool whole_memory = false;                                               ///< --mem=0
     std::string comment;       ///< sbatch --comment, may hold "arena:..."
+    std::string rendezvous;    ///< value of ARENA_RDZV_HOST in the job's environment
     std::string estimate;      ///< value of ARENA_ESTIMATE in the control environment
     std::int64_t limit_s = 0;  ///< time limit that the job will have; 0 = none
     std::vector<HardLimit> limits = {};

@@ -13,11 +13,13 @@ namespace arena {
 struct StepTask {
     std::int64_t job = 0, step = 0;
     std::int64_t rank = 0, local_rank = 0, world_size = 0;
-    std::string nodes;     ///< of the step, as Slurm lists them
     std::string launcher;  ///< ARENA_LAUNCHER of the job
 };
-/// None where the launcher sets them itself, or is none. MASTER_ADDR is left out where the nodes
-/// are not known.
+/// Whether srun starts the ranks of this launcher; false of what is no launcher.
+bool starts_ranks(const std::string& launcher);
+
+/// All but MASTER_ADDR, which is one for all tasks of a node (request/rendezvous.h). None where the
+/// launcher sets them itself, or is none.
 std::vector<std::pair<std::string, std::string>> rank_variables(const StepTask&);
 
 }  // namespace arena

@@ -22,14 +22,17 @@
 
 #include "base/text.h"
 #include "installed_paths.h"
+#include "plugin/common/given.h"
 #include "plugin/common/quick_estimate.h"
 #include "plugin/spank/controller.h"
+#include "plugin/spank/given.h"
 #include "plugin/spank/preview.h"
 #include "plugin/spank/ranks.h"
 #include "plugin/spank/spank_options.h"
 #include "plugin/spank/watch.h"
 #include "reports/detached.h"
 #include "request/options.h"
+#include "request/rendezvous.h"
 #include "site/gpu_facts.h"
 
 extern "C" {
@@ -127,6 +130,17 @@ int register_options(spank_t spank) {
     return 0;
 }
 
+/// A job that is made from inside one of Arena's has nothing of that one. Before Slurm reads its own
+/// options from the environment: the memory of Arena's shape would be one.
+void leave_job(spank_context_t where) {
+    const char* given = std::getenv(arena::given_variable.data());
+    const bool makes_job = where == S_CTX_ALLOCATOR || std::getenv("SLURM_JOB_ID") == nullptr;
+    if (given == nullptr || where == S_CTX_REMOTE || !makes_job) return;
+    const char* preload = std::getenv("LD_PRELOAD");
+    for (const auto& [name, value] : arena::taken_back(given, preload != nullptr ? preload : ""))
+        value ? setenv(name.c_str(), value->c_str(), 1) : unsetenv(name.c_str());
+}
+
 /// Our options must not reach jobs that are submitted from inside this one.
 void forget_options(spank_t spank) {
     for (const arena::Option& option : arena::options()) {
@@ -222,6 +236,43 @@ bool get(spank_t spank, spank_item_t item, std::int64_t& out) {
     return true;
 }
 
+/// NodeAddr, as slurmctld has it now; "" where it does not say.
+std::string address_of_node(const std::string& node) {
+    node_info_msg_t* found = nullptr;
+    std::string name = node, address;
+    if (slurm_load_node_single(&found, name.data(), SHOW_ALL) != SLURM_SUCCESS || found == nullptr)
+        return {};
+    if (found->record_count == 1 && found->node_array[0].node_addr != nullptr)
+        address = found->node_array[0].node_addr;
+    slurm_free_node_info_msg(found);
+    return address;
+}
+
+/// So that a job that is made from inside the task starts without them.
+void note_given(spank_t spank, const std::vector<std::string_view>& names) {
+    if (names.empty()) return;
+    const std::string given =
+        arena::given_also(task_variable(spank, arena::given_variable.data()), names);
+    (void)spank_setenv(spank, arena::given_variable.data(), given.c_str(), 1);
+}
+
+/// MASTER_ADDR of all tasks that this node has of a step, before they are forked off: a resolver
+/// is asked, and where it does not know, slurmctld. What the user set stays.
+void set_meeting_place(spank_t spank) {
+    std::int64_t step = 0;
+    if (!get<std::uint32_t>(spank, S_JOB_STEPID, step) || step > SLURM_MAX_NORMAL_STEP_ID ||
+        !arena::starts_ranks(task_variable(spank, "ARENA_LAUNCHER")) ||
+        !task_variable(spank, "MASTER_ADDR").empty())
+        return;
+    const std::string wanted = task_variable(spank, arena::rendezvous_variable.data());
+    const auto host = arena::rendezvous_host(wanted, task_variable(spank, "SLURM_STEP_NODELIST"),
+                                             {arena::resolves_soon, address_of_node});
+    if (!host) return slurm_error("arena: MASTER_ADDR is not set: %s", host.error().message().c_str());
+    if (host->empty()) return;
+    (void)spank_setenv(spank, "MASTER_ADDR", host->c_str(), 0);
+    note_given(spank, {"MASTER_ADDR"});
+}
+
 /// Ranks of a step that srun started in a job of Arena's. The batch script and Slurm's own steps
 /// have none.
 void set_rank_variables(spank_t spank) {
@@ -234,9 +285,14 @@ void set_rank_variables(spank_t spank) {
                        get<int>(spank, S_TASK_ID, task.local_rank) &&
                        get<std::uint32_t>(spank, S_JOB_TOTAL_TASK_COUNT, task.world_size);
     if (!known || task.step > SLURM_MAX_NORMAL_STEP_ID) return;
-    task.nodes = task_variable(spank, "SLURM_STEP_NODELIST");
-    for (const auto& [name, value] : arena::rank_variables(task))
-        (void)spank_setenv(spank, name.c_str(), value.c_str(), 0);  // what the user set stays
+    const auto variables = arena::rank_variables(task);
+    std::vector<std::string_view> given;
+    for (const auto& [name, value] : variables) {
+        if (!task_variable(spank, name.c_str()).empty()) continue;  // what the user set stays
+        (void)spank_setenv(spank, name.c_str(), value.c_str(), 1);
+        given.push_back(name);
+    }
+    note_given(spank, given);
 }
 
 /// One on each node of a step, for all its tasks there.
@@ -273,8 +329,12 @@ void watch_step(spank_t spank) {
                         strerror(errno));
         return;
     }
-    for (const auto& [name, value] : variables)
+    std::vector<std::string_view> given;
+    for (const auto& [name, value] : variables) {
         (void)spank_setenv(spank, name.c_str(), value.c_str(), 1);
+        given.push_back(name);
+    }
+    note_given(spank, given);
     if (local_rank == 0) start_agent(spank);
 }
 
@@ -286,6 +346,7 @@ int slurm_spank_init(spank_t spank, int, char**) noexcept {
     const spank_context_t where = spank_context();
     if (where != S_CTX_ALLOCATOR && where != S_CTX_LOCAL && where != S_CTX_REMOTE) return 0;
     try {
+        leave_job(where);
         if (where != S_CTX_REMOTE) context = std::make_unique<Context>();
         return register_options(spank);
     } catch (const std::exception& e) {
@@ -304,6 +365,15 @@ int slurm_spank_init_post_opt(spank_t spank, int, char**) noexcept {
         slurm_error("arena: request not made: %s", e.what());
         std::exit(1);
     }
+}
+
+int slurm_spank_user_init(spank_t spank, int, char**) noexcept {
+    try {
+        set_meeting_place(spank);
+    } catch (const std::exception& e) {
+        slurm_error("arena: MASTER_ADDR is not set: %s", e.what());
+    }
+    return 0;
 }
 
 int slurm_spank_task_init(spank_t spank, int, char**) noexcept {

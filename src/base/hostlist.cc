@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "base/hostlist.h"
 
+#include <arpa/inet.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -120,6 +121,18 @@ std::optional<std::string> parse_first_host(std::string_view list) {
     }
     if (host.empty() || !std::all_of(host.begin(), host.end(), is_host_char)) return std::nullopt;
     return host;
+}
+
+bool is_address(const std::string& host) {
+    in6_addr any{};
+    return ::inet_pton(AF_INET, host.c_str(), &any) == 1 ||
+           ::inet_pton(AF_INET6, host.c_str(), &any) == 1;
+}
+
+bool is_host(std::string_view text) {
+    if (is_address(std::string(text))) return true;
+    return !text.empty() && text.size() <= max_host_bytes && text.front() != '-' &&
+           text.front() != '.' && std::all_of(text.begin(), text.end(), is_host_char);
 }
 
 std::int64_t master_port(std::int64_t job, std::int64_t step) {

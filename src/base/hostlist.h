@@ -21,6 +21,12 @@ std::optional<std::string> parse_first_host(std::string_view hostlist);
 /// and 64 KiB. Errors: what is no host list, an empty or falling range, a node that is there twice.
 Result<std::vector<std::string>> parse_hostlist(std::string_view hostlist, std::size_t most);
 
+/// IPv4 or IPv6, no name.
+bool is_address(const std::string& host);
+/// A host name (letters, digits, '-', '.', '_'; the first no '-' or '.'; at most 255 bytes) or an
+/// IPv4 or IPv6 address, as programs take it in an argument or a variable.
+bool is_host(std::string_view text);
+
 /// 20000 to 29999, below the ports that Linux gives out; neighbouring jobs of a node, and the steps
 /// of a job, have different ones.
 std::int64_t master_port(std::int64_t job, std::int64_t step);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "reports/watch_preload.h"
 
+#include "base/text.h"
+
 namespace arena {
 
 std::vector<std::pair<std::string, std::string>> watch_variables(const WatchedTask& task) {
@@ -17,6 +19,14 @@ std::vector<std::pair<std::string, std::string>> watch_variables(const WatchedTa
     if (preload != task.preload) list.emplace_back("LD_PRELOAD", preload);
     if (task.profiler.empty()) list.emplace_back("NCCL_PROFILER_PLUGIN", recorder);
     return list;
+}
+
+std::string without_recorder(std::string_view preload) {
+    std::vector<std::string> kept;
+    for (const std::string_view word : split(preload, ':'))
+        if (!word.substr(word.rfind('/') + 1).starts_with("libarena_watch"))
+            kept.emplace_back(word);
+    return join(kept, ":");
 }
 
 }  // namespace arena

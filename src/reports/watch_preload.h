@@ -4,6 +4,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -18,5 +19,8 @@ struct WatchedTask {
 /// LD_PRELOAD with the recorder behind what is there, and NCCL_PROFILER_PLUGIN unless it is set.
 /// None of what is there already.
 std::vector<std::pair<std::string, std::string>> watch_variables(const WatchedTask& task);
+
+/// LD_PRELOAD as it was before watch_variables().
+std::string without_recorder(std::string_view preload);
 
 }  // namespace arena

@@ -5,6 +5,8 @@
 #include "base/hostlist.h"
 #include "base/text.h"
 #include "request/launchers.h"
+#include "request/rendezvous.h"
+#include "request/resolver.h"
 #include "request/script_programs.h"
 #include "suite.h"
 
@@ -333,6 +335,52 @@ TEST(ranks_meet_at_the_first_host_and_a_port_of_the_step) {
             for (std::int64_t other = 1; other < 20; ++other)
                 ck_assert_int_ne(port, master_port(job + other, step));
         }
+}
+
+TEST(what_is_a_host_is_no_option_and_no_word_of_a_shell) {
+    for (const char* host : {"n1", "N-1.example.org", "gpu_07", "10.0.0.1", "::1", "fe80::12"})
+        ck_assert_msg(is_host(host), "%s", host);
+    for (const char* none : {"", "-n", ".n", "n 1", "n;", "n:1", "[::1]", "::g", "n\n"})
+        ck_assert_msg(!is_host(none), "%s", none);
+    ck_assert(is_host(std::string(255, 'n')) && !is_host(std::string(256, 'n')));
+}
+
+TEST(the_resolver_is_asked_for_a_bounded_time_only) {
+    using namespace std::chrono_literals;
+    ck_assert(resolves("10.1.2.3", 0ms) && resolves("2001:db8::1", 0ms));
+    ck_assert_msg(!resolves("localhost", 10s), "a loopback address is of no use to other nodes");
+    for (int i = 0; i < 100; ++i)
+        ck_assert_msg(!resolves("node.invalid", 0ms), "nobody waited for an answer");
+}
+
+TEST(ranks_meet_at_a_name_that_resolves_else_at_the_nodes_address) {
+    std::string asked;
+    const auto meet = [&](const char* wanted, const char* nodes, bool known, const char* address) {
+        asked = "";
+        return rendezvous_host(wanted, nodes,
+                               {[&](const std::string& host) {
+                                    asked += "resolver " + host;
+                                    return known;
+                                },
+                                [&](const std::string& node) {
+                                    asked += ", slurmctld " + node;
+                                    return std::string(address);
+                                }});
+    };
+    const auto said = [](const Result<std::string>& host, const char* wanted) {
+        test::assert_text(must(host), wanted);
+    };
+    said(meet("", "n[3-4]", true, "10.0.0.3"), "n3");
+    test::assert_text(asked, "resolver n3");
+    said(meet("", "n[3-4]", false, "10.0.0.3"), "10.0.0.3");
+    test::assert_text(asked, "resolver n3, slurmctld n3");
+    said(meet("", "n[3-4]", false, ""), "n3");
+    said(meet("", "n[3-4]", false, "n3-ib"), "n3-ib");
+    said(meet("", "n[3-4]", false, "-o /x"), "n3");
+    said(meet("", "n[", false, "10.0.0.3"), "");
+    said(meet("head.example.org", "n[3-4]", false, "10.0.0.3"), "head.example.org");
+    test::assert_text(asked, "");
+    test::assert_refused(meet("n3 ", "n3", true, ""), "ARENA_RDZV_HOST: 'n3 ' is no host name");
 }
 
 int main() { return arena::test::run_suite(); }

@@ -354,6 +354,26 @@ TEST(the_environment_and_comments_carry_the_plan) {
     ck_assert_int_eq(std::count(offers.begin(), offers.end(), ';'), 5);
 }
 
+TEST(a_job_says_which_of_its_variables_are_arenas) {
+    const Request request;
+    test::assert_text(given_entry({"ARENA_PP=2", "ARENA_PLAN={\"a\":1}"}, request),
+                      "ARENA_GIVEN=ARENA_GIVEN ARENA_STATE ARENA_EXCLUDES ARENA_PP ARENA_PLAN "
+                      "SLURM_MEM_PER_NODE");
+    // Memory that the user asked for stays with what the user submits from inside, as in stock
+    // Slurm.
+    for (const auto ask : {+[](Request& r) { r.mem_per_node_mb = 3000; },
+                           +[](Request& r) { r.mem_per_cpu_mb = 100; },
+                           +[](Request& r) { r.whole_memory = true; }}) {
+        Request asked;
+        ask(asked);
+        test::assert_text(given_entry({}, asked),
+                          "ARENA_GIVEN=ARENA_GIVEN ARENA_STATE ARENA_EXCLUDES");
+    }
+    Request by_gpu;
+    by_gpu.mem_per_gpu_mb = 100;  // the shape asks by node
+    ck_assert(given_entry({}, by_gpu).ends_with(" SLURM_MEM_PER_NODE"));
+}
+
 TEST(a_job_that_is_over_does_not_say_that_it_runs) {
     const std::string rest = " grid=4xa40 plan=pp2,dp2,tp1,mb4x16 est=10.4s source=profiled";
     for (const char* state : {"running", "released", "submitted", "profiling"}) {

@@ -15,6 +15,7 @@
 #include "planner/search/would_fit.h"
 #include "plugin/common/quick_estimate.h"
 #include "plugin/spank/controller.h"
+#include "plugin/spank/given.h"
 #include "plugin/spank/preview.h"
 #include "plugin/spank/spank_options.h"
 #include "suite.h"
@@ -181,6 +182,26 @@ TEST(as_many_gpu_types_are_read_as_are_written) {
     Request forged = request;
     forged.gpu_types.push_back("x");
     ck_assert(!parse_record(format_record(forged).value()).ok());
+}
+
+TEST(what_arena_gave_is_taken_back_and_nothing_else) {
+    const auto left = [](const char* given, const char* preload = "") {
+        std::string text;
+        for (const auto& [name, value] : taken_back(given, preload))
+            text += (text.empty() ? "" : " ") + name + (value ? "=" + *value : "");
+        return text;
+    };
+    test::assert_text(given_also("ARENA_GIVEN ARENA_PP", {"RANK", "ARENA_PP", "MASTER_ADDR"}),
+                      "ARENA_GIVEN ARENA_PP RANK MASTER_ADDR");
+    test::assert_text(given_also("", {"RANK", "RANK"}), "RANK");
+    test::assert_text(left("ARENA_GIVEN RANK"), "ARENA_GIVEN RANK");
+    test::assert_text(left(""), "");
+    test::assert_text(left(" A=1  PATH"), "PATH");
+    test::assert_text(left("LD_PRELOAD", "/usr/libexec/slurm-arena/libarena_watch.so"),
+                      "LD_PRELOAD");
+    test::assert_text(left("LD_PRELOAD", "/x/own.so:/l/libarena_watch.so:/l/libarena_watch_mpi.so"),
+                      "LD_PRELOAD=/x/own.so");
+    test::assert_text(left("RANK", "/l/libarena_watch.so"), "RANK");
 }
 
 TEST(a_controller_that_runs_arena_takes_requests) {

@@ -607,6 +607,20 @@ TEST(lent_nodes_are_for_jobs_that_can_leave_them) {
         ck_assert(!check_lent(other, "a,loan", config).ok());
 }
 
+TEST(where_ranks_meet_is_a_host_or_refused) {
+    SubmitFacts facts = batch_job();
+    for (const char* host : {"", "n1", "head.example.org", "10.0.0.1", "fe80::1"}) {
+        facts.rendezvous = host;
+        ck_assert_msg(accept_request(request(), facts, cluster(), site()).ok(), "%s", host);
+    }
+    for (const char* none : {"n 1", "n1;reboot", "-n1", "http://n1", "n1:29500", "$(id)"}) {
+        facts.rendezvous = none;
+        test::assert_refused(accept_request(request(), facts, cluster(), site()),
+                             std::string("ARENA_RDZV_HOST: '") + none +
+                                 "' is no host name and no address: give the host");
+    }
+}
+
 TEST(a_switched_off_arena_refuses) {
     SiteFacts off = site();
     off.config.enabled = false;
@@ -621,12 +635,14 @@ TEST(control_and_stale_variables_are_told_apart) {
     for (const char* e :
          {"ARENAS=1", "PATH=x", "_SLURM_SPANK_OPTION_arena_arena_model=x", "X_ARENA_Y=1", ""})
         ck_assert_msg(!is_arena_control(e), "%s", e);
-    for (const char* e : {"SLURM_NTASKS=4", "SLURM_GPUS=2", "SLURM_GPUS_PER_NODE=2",
-                          "SLURM_NTASKS_PER_NODE=1", "ARENA_PP=2", "SLURM_SPANK_ARENA_RECORD={}",
-                          "SLURM_SPANK__SLURM_SPANK_OPTION_arena_arena_model=x"})
+    for (const char* e :
+         {"SLURM_NTASKS=4", "SLURM_GPUS=2", "SLURM_GPUS_PER_NODE=2", "SLURM_NTASKS_PER_NODE=1",
+          "SLURM_MEM_PER_NODE=16000", "SLURM_MEM_PER_CPU=100", "ARENA_GIVEN=ARENA_PP", "ARENA_PP=2",
+          "ARENA_RDZV_HOSTS=x", "SLURM_SPANK_ARENA_RECORD={}",
+          "SLURM_SPANK__SLURM_SPANK_OPTION_arena_arena_model=x"})
         ck_assert_msg(is_stale_variable(e), "%s", e);
     for (const char* e : {"SLURM_SUBMIT_DIR=/", "PATH=/bin", "ARENA_CONF=/x",
-                          "SLURM_PRIO_PROCESS=0", "SLURM_NTASKSX=1"})
+                          "ARENA_RDZV_HOST=10.0.0.1", "SLURM_PRIO_PROCESS=0", "SLURM_NTASKSX=1"})
         ck_assert_msg(!is_stale_variable(e), "%s", e);
 }
 

@@ -238,6 +238,7 @@ Shape Application::shape_for(const PlannedJob& planned, const Offer& offer,
         shape.environment.push_back(std::move(variable));
     for (std::string& variable : leave_environment(request, books_.site.config))
         shape.environment.push_back(std::move(variable));
+    shape.environment.push_back(given_entry(shape.environment, request));
     shape.admin_comment = admin_comment(state, offer);
     shape.system_comment = system_comment(*planned.offers, books_.statuses[shape.job].unmeasured);
     return shape;

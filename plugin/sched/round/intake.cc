@@ -9,6 +9,7 @@
 #include "plugin/sched/arrays/array_tasks.h"
 #include "plugin/sched/host/move_end.h"
 #include "plugin/sched/nodes/avoidance.h"
+#include "plugin/sched/round/launch.h"
 #include "plugin/sched/round/running.h"
 #include "plugin/sched/round/shares.h"
 #include "plugin/sched/round/stages.h"
@@ -348,6 +349,7 @@ void Intake::join_array(const JobView& job, const Request& request, JobId carrie
     shape.memory_mb_per_node = into.facts.member_memory_mb;
     shape.partition = into.facts.partition;
     shape.environment = member_environment(job, into.facts, request);
+    shape.environment.push_back(given_entry(shape.environment, request));
     shape.admin_comment = member_comment(carrier, job, into.facts);
     shape.system_comment = fmt::format(
         "arena array: {}", into.view.nodes.empty() ? std::string() : into.view.nodes.front());

@@ -10,6 +10,8 @@
 #include "base/text.h"
 #include "planner/requests/cluster_rules.h"
 #include "planner/search/offers.h"
+#include "plugin/common/given.h"
+#include "plugin/common/job_mark.h"
 #include "plugin/sched/host/move_end.h"
 #include "plugin/sched/host/nonce.h"
 #include "request/launchers.h"
@@ -92,6 +94,16 @@ std::vector<std::string> leave_environment(const Request& request, const Config&
     if (!request.elastic) return {};
     return {fmt::format("{}={}", leave_signal_variable, config.checkpoint_signal),
             fmt::format("ARENA_REQUEUE_CODE={}", config.requeue_exit_code)};
+}
+
+std::string given_entry(const std::vector<std::string>& environment, const Request& request) {
+    std::vector<std::string> names{std::string(given_variable), std::string(state_variable),
+                                   std::string(excludes_variable)};
+    for (const std::string& entry : environment) names.push_back(entry.substr(0, entry.find('=')));
+    const bool asked =
+        request.mem_per_node_mb > 0 || request.mem_per_cpu_mb > 0 || request.whole_memory;
+    if (!asked) names.emplace_back("SLURM_MEM_PER_NODE");
+    return fmt::format("{}={}", given_variable, join(names, " "));
 }
 
 std::string admin_comment(std::string_view state, const Offer& offer) {

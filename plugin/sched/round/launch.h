@@ -27,6 +27,11 @@ std::vector<std::string> watch_environment(const Request& request, const Config&
 /// arena.yaml's keys.
 std::vector<std::string> leave_environment(const Request& request, const Config& config);
 
+/// ARENA_GIVEN of a job that gets these variables (plugin/common/given.h): their names, those of
+/// Arena's own marks, and Slurm's variable for the memory of the shape where the user asked for
+/// none: handed down, it would contradict what an inner job asks for.
+std::string given_entry(const std::vector<std::string>& environment, const Request& request);
+
 /// What the request's launcher is told of the plan; empty where it has no words, or where they name
 /// the job's hosts, which only a running job knows.
 std::string launcher_arguments(const Request& request, const Plan& plan);

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "plugin/sched/round/launch.h"
+
 namespace arena {
 
 bool allows(const std::vector<std::string>& gpu_types, const std::string& type) {
@@ -131,6 +133,7 @@ Shape plain_shape(const JobView& job, const Request& request, const Config& conf
     shape.cpus_per_task =
         std::max<std::int64_t>(share.cpus_per_gpu * shape.offer.grid.gpus_per_node, 1);
     write_memory(shape, request, share);
+    shape.environment = {given_entry({}, request)};
     shape.admin_comment = "arena:v1 state=off";
     return shape;
 }

@@ -12,13 +12,12 @@
 namespace arena {
 namespace {
 
-/// Of env_sup, as the mark; gone when the user's own list is back.
-constexpr std::string_view kept_variable = "ARENA_EXCLUDES";
 /// How Arena knows a drain and a reservation of its own.
 constexpr std::string_view drain_reason = "Arena: slow: ", reservation_prefix = "arena_slow_";
 
 std::optional<std::string_view> kept(const job_record_t* job) {
-    const char* text = find_variable(job->details->env_sup, job->details->env_cnt, kept_variable);
+    const char* text =
+        find_variable(job->details->env_sup, job->details->env_cnt, excludes_variable);
     return text ? std::optional<std::string_view>(text) : std::nullopt;
 }
 
@@ -32,7 +31,7 @@ void forget_kept(job_record_t* job) {
     JobDetails* details = job->details;
     std::uint16_t left = 0;
     for (std::uint16_t i = 0; i < details->env_cnt; ++i) {
-        if (value_of(details->env_sup[i], kept_variable))
+        if (value_of(details->env_sup[i], excludes_variable))
             xfree(details->env_sup[i]);
         else
             details->env_sup[left++] = details->env_sup[i];
@@ -204,7 +203,8 @@ void exclude_too(job_record_t* job, const std::vector<std::string>& nodes) {
     const std::string own = own_excludes(job);
     if (const Bitmap before = own_excluded_nodes(job)) bit_or(more.get(), before.get());
     set_excludes(job, list_of(more.get()));
-    set_supplement(job, kept_variable, keep_own_excludes(own, text_of(job->details->exc_nodes)));
+    set_supplement(job, excludes_variable,
+                   keep_own_excludes(own, text_of(job->details->exc_nodes)));
 }
 
 void restore_excludes(job_record_t* job) {
