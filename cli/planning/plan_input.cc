@@ -196,9 +196,9 @@ Result<FixedPlan> parse_fixed(std::string_view text) {
 std::vector<FixedPlan> settings_of(const FixedPlan& fixed, const Model& model,
                                    const Capabilities& can) {
     std::vector<Recompute> recomputes{fixed.recompute};
-    if (fixed.free_recompute && can.told.has(Feature::recompute_selective))
+    if (fixed.free_recompute && can.degree(Feature::recompute_selective) == Degree::free)
         recomputes.push_back(Recompute::selective);
-    if (fixed.free_recompute && can.told.has(Feature::recompute_full))
+    if (fixed.free_recompute && can.degree(Feature::recompute_full) == Degree::free)
         recomputes.push_back(Recompute::full);
     std::vector<std::int64_t> zeros;
     for (std::int64_t zero = 0; fixed.free_zero && zero <= (fixed.dp * fixed.cp > 1 ? 3 : 0);

@@ -188,6 +188,10 @@ class Enumeration {
             return false;
         if (plan.zero_stage > 0 && !query.can.searches_zero(plan.zero_stage, plan.pp()))
             return false;
+        const Feature recompute = plan.recompute == Recompute::full ? Feature::recompute_full
+                                                                    : Feature::recompute_selective;
+        if (plan.recompute != Recompute::none && query.can.degree(recompute) != Degree::free)
+            return false;
         return expresses(query.can, query.model, plan);
     }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // The scheduler plug-in's rules without Slurm: which holds are Arena's, what a comment changes,
 // what a job is launched with. Tables of cases; each row says what it stands for.
+#include <algorithm>
 #include <csignal>
 #include <string>
 
@@ -250,8 +251,12 @@ TEST(a_fingerprint_tells_fields_apart) {
     ck_assert(Fingerprint().add(1).add(2).value() != Fingerprint().add(2).add(1).value());
 }
 
+/// Of a launcher that can be told most plans, unless another is named.
 Request a_request(std::vector<Setting> more = {}) {
     std::vector<Setting> settings = {{"model", "gpt2"}, {"batch", "64"}};
+    const bool names_one = std::any_of(more.begin(), more.end(),
+                                       [](const Setting& s) { return s.first == "launcher"; });
+    if (!names_one) settings.emplace_back("launcher", "env");
     settings.insert(settings.end(), more.begin(), more.end());
     return *build_request(settings, {}, {});
 }
