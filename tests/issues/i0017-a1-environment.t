@@ -36,8 +36,8 @@ alike() {
             "$name: $file has stock Slurm's environment"
     done
 }
-model=(--arena-model=gpt2 --arena-batch=16) own=("${model[@]}" --arena-launcher=env)
-alike "two nodes" "${own[@]}" --arena-gpus=4-4 --arena-types=a40 -c 4 -t 10 --mem=3000 -- \
+model=(--arena-model=gpt2 --arena-batch=16) by_env=("${model[@]}" --arena-launcher=env)
+alike "two nodes" "${by_env[@]}" --arena-gpus=4-4 --arena-types=a40 -c 4 -t 10 --mem=3000 -- \
     -N 2 --ntasks-per-node=2 -c 4 --gres=gpu:a40:2 -t 10 --mem=3000
 # ranks FILE...: what each has of a rank, in one line
 ranks() { sed -nE "s/^(SLURM_PROCID|SLURM_LOCALID|$added)=(.*)/\\1=\\2/p" "$@" | sort | paste -sd' '; }
@@ -52,10 +52,10 @@ for rank in 0 1 2 3; do
 done
 unlike "$(<"$work/batch.$last")" "(^|
 )($added)=" "the batch script is no rank"
-mine=$(MASTER_PORT=12345 RANK=7 submit -o /dev/null "${own[@]}" --arena-gpus=2-2 --arena-types=a40 -t 10 "$dump")
+mine=$(MASTER_PORT=12345 RANK=7 submit -o /dev/null "${by_env[@]}" --arena-gpus=2-2 --arena-types=a40 -t 10 "$dump")
 ok "a job with a port of its own completes" wait_for_state "$mine" COMPLETED 60
 like "$(ranks "$work/task.$mine.1")" 'MASTER_PORT=12345 RANK=7 ' "and keeps what its user set"
-alike "one GPU" "${own[@]}" --arena-gpus=1-1 --arena-types=a40 -c 2 -t 10 --mem=3000 -- -N 1 --ntasks-per-node=1 -c 2 --gres=gpu:a40:1 -t 10 --mem=3000
+alike "one GPU" "${by_env[@]}" --arena-gpus=1-1 --arena-types=a40 -c 2 -t 10 --mem=3000 -- -N 1 --ntasks-per-node=1 -c 2 --gres=gpu:a40:1 -t 10 --mem=3000
 alike "one task per node" "${model[@]}" --arena-gpus=4-4 --arena-types=a40 --arena-launcher=torchrun -c 3 -t 10 --mem=3000 -- \
     -N 2 --ntasks-per-node=1 -c 6 --gres=gpu:a40:2 -t 10 --mem=3000
 unlike "$(<"$work/task.$last.0")" "(^|
