@@ -21,6 +21,7 @@ using slowdown::Transfer;
 
 constexpr std::size_t all_links_up_to = 4;  ///< ranks
 constexpr double link_limit = 1.20;
+constexpr double of_excess = 0.25;   ///< less is no cause beside what has it all
 constexpr double beyond_gpus = 1.5;  ///< times what a slow GPU does to the steps at the most
 
 bool is_time(double ms) { return std::isfinite(ms) && ms > 0; }
@@ -96,6 +97,40 @@ CheckRound compared_with_each_other(const CheckRound& now) {
             baseline.gpus.push_back({rank, times[(times.size() - 1) / 2], type});
     }
     return baseline;
+}
+
+/// As if no GPU were slow.
+Result<slowdown::Verdict> links_alone(const CheckRound& baseline, const CheckRound& now,
+                                      slowdown::LocateLimits limits) {
+    limits.gpu = std::numeric_limits<double>::infinity();
+    return slowdown::locate(baseline, now, limits);
+}
+
+/// By how much the GPU is slower that is slower by least, beside the one that is by most: 0 to 1,
+/// of their excesses. Near 1 it is what they have in common: other work on the machine.
+double load_of(const CheckRound& baseline, const CheckRound& now) {
+    std::map<int, std::vector<double>> before, after;
+    for (const slowdown::GpuCheck& gpu : baseline.gpus) before[gpu.rank].push_back(gpu.time_ms);
+    for (const slowdown::GpuCheck& gpu : now.gpus) after[gpu.rank].push_back(gpu.time_ms);
+    double least = std::numeric_limits<double>::infinity(), most = 0;
+    for (const auto& [rank, times] : after) {
+        const auto own = before.find(rank);
+        if (own == before.end()) continue;
+        const double excess = median_of(times) / median_of(own->second) - 1;
+        least = std::min(least, excess);
+        most = std::max(most, excess);
+    }
+    return after.size() < 2 || most <= 0 ? 0 : std::max(0.0, least / most);
+}
+
+/// Either steps are slower than any GPU can make them, or all GPUs are a little slower and a link
+/// is by far.
+bool is_links_doing(const slowdown::Verdict& with_gpus, const slowdown::Verdict& links,
+                    double step_factor, double load) {
+    if (links.links.empty()) return false;
+    const double gpu = with_gpus.gpus.front().factor, link = links.links.front().factor;
+    const bool beyond = step_factor > beyond_gpus * gpu && link > beyond_gpus * gpu;
+    return beyond || (load >= of_excess && gpu - 1 < of_excess * (link - 1));
 }
 
 }  // namespace
@@ -210,18 +245,14 @@ slowdown::LocateLimits limits_of(const CheckRound& baseline, const CheckRound& n
 Result<Judged> judge(const CheckRound& baseline, const CheckRound& now, double threshold,
                      double step_factor) {
     const bool has_baseline = !baseline.gpus.empty() || !baseline.links.empty();
-    auto limits = limits_of(baseline, now, threshold);
+    const auto limits = limits_of(baseline, now, threshold);
     auto verdict =
         slowdown::locate(has_baseline ? baseline : compared_with_each_other(now), now, limits);
     if (!verdict) return verdict.error();
-    if (has_baseline && !verdict->gpus.empty() &&
-        step_factor > beyond_gpus * verdict->gpus.front().factor) {
-        slowdown::LocateLimits of_links = limits;
-        of_links.gpu = std::numeric_limits<double>::infinity();
-        auto links = slowdown::locate(baseline, now, of_links);
-        if (links && !links->links.empty() &&
-            links->links.front().factor > beyond_gpus * verdict->gpus.front().factor)
-            verdict = std::move(links);
+    if (has_baseline && !verdict->gpus.empty()) {
+        auto of_links = links_alone(baseline, now, limits);
+        if (of_links && is_links_doing(*verdict, *of_links, step_factor, load_of(baseline, now)))
+            verdict = std::move(of_links);
     }
     return Judged{std::move(*verdict), has_baseline, limits};
 }

@@ -66,10 +66,10 @@ struct Judged {
     bool has_baseline = true;            ///< false: GPUs were compared with others of their type
     slowdown::LocateLimits limits = {};  ///< that the verdict was held to
 };
-/// A slow GPU slows its links, and they are not blamed for it: unless steps have become so much
-/// slower (step_factor; 0: not known) that no GPU that was found explains it and links do, as where
-/// other work on the machine slows all products a little and a link is a hundred times slow.
-/// Errors: answers that contradict each other.
+/// A slow GPU slows its links, and they are not blamed for it, unless the links are the larger
+/// evidence: steps have become so much slower (step_factor; 0: not known) that no GPU that was
+/// found explains it, or other work on the machine slows all GPUs a little and a link is slow by
+/// far. Errors: answers that contradict each other.
 Result<Judged> judge(const slowdown::CheckRound& baseline, const slowdown::CheckRound& now,
                      double threshold, double step_factor = 0);
 
