@@ -259,6 +259,36 @@ TEST(a_slow_one_is_held_for_longer) {
     ck_assert_msg(scene.checks() == 2, "and checked again when that is over");
 }
 
+TEST(what_one_users_jobs_say_is_checked_at_once_and_then_believed_or_forgotten) {
+    const auto told = [](ChecksScene& scene, const char* by) {
+        scene.host.view.node_records[0].extra =
+            std::string("arena:v1 slow=1:compute:2.10 seen=1 by=") + by + " until=100000100";
+        scene.round();
+    };
+    ChecksScene one_job;
+    told(one_job, "7:1000");
+    ck_assert_uint_eq(one_job.checks(), 0);
+    for (const bool is_slow : {true, false}) {
+        ChecksScene scene;
+        told(scene, "7:1000,8:1000");
+        ck_assert_uint_eq(scene.checks(), 1);
+        const auto confirmed = [&] {
+            return scene.plan->slowdown(SlowdownVerb::list, "", {true, 0, true})
+                       .find("\"confirmed\":true") != std::string::npos;
+        };
+        ck_assert(!confirmed());
+        scene.result(scene.carrier(), {1, is_slow ? 3.0 : 1.0});
+        scene.round(5);
+        ck_assert_uint_eq(scene.host.extras.size(), 1);
+        ck_assert((scene.host.extras.back().after.find("checked=") != std::string::npos) ==
+                  is_slow);
+        ck_assert(confirmed() == is_slow);
+        scene.written();
+        scene.round(5);
+        ck_assert_msg(scene.checks() == 1, "once");
+    }
+}
+
 TEST(what_a_check_cannot_compare_runs_out_as_before) {
     ChecksScene scene;
     scene.fact("100000010");
@@ -426,9 +456,9 @@ TEST(what_jobs_say_of_a_link_they_take_back) {
     scene.round();
     scene.says(1);
     scene.says(2);
-    ck_assert_msg(scene.extra().starts_with(
-                      "arena:v1 slow=*:communication:3.00 peer=n2 seen=2 by=1:0,2:0 "),
-                  "%s", scene.extra().c_str());
+    ck_assert_msg(
+        scene.extra().starts_with("arena:v1 slow=*:communication:3.00 peer=n2 seen=2 by=1:0,2:0 "),
+        "%s", scene.extra().c_str());
     ck_assert_msg(!scene.is_avoided(), "either end may be slow");
     scene.tells(2, 0, "n3");
     scene.says(2, 99999500);
