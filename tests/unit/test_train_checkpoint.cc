@@ -3,6 +3,7 @@
 // had never stopped; a kill at any operation of a save leaves a whole set; damage, other models and
 // a full disk are said.
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -133,7 +134,7 @@ Status write_tiny(const std::string& directory, Index step,
         for (const Part part : parts)
             if (Status s = writer.append(spec, part, values_of(spec, part, step)); !s) return s;
     if (Status s = writer.finish(tiny_facts(step)); !s) return s;
-    return remove_old_checkpoints(directory, hook);
+    return remove_old_checkpoints(directory, step, checkpoint_path(directory, step - 1), hook);
 }
 
 void assert_whole(const std::string& directory, Index step) {
@@ -237,6 +238,82 @@ TEST(a_damaged_newest_checkpoint_is_passed_by_for_the_one_before) {
     ck_assert(read_file(options.log).find("does not match its checksum") != std::string::npos);
     const auto wanted = uninterrupted();
     assert_same_losses(losses, {wanted.begin() + 3, wanted.end()}, 1e-5, "from the older one");
+}
+
+/// Runs, resumes, runs and resumes beside files that are not whole; the last one starts where the
+/// one before it ended.
+void assert_goes_on_beside(const std::function<void(const std::string& directory)>& spoil,
+                           std::size_t spoiled) {
+    const Directory directory;
+    auto options = options_in(directory, make_plan(1, 1, 1), 2);
+    options.save_every = 1;
+    losses_of(options);
+    spoil(directory.path());
+    for (options.steps = 4; options.steps <= 8; options.steps += 2) {
+        ck_assert_uint_eq(losses_of(options).size(), 2U);  // it began where the one before ended
+        const auto steps = *checkpoint_steps(directory.path());
+        ck_assert_uint_eq(steps.size(), 2 + spoiled);
+        ck_assert(steps[spoiled] == options.steps && steps[spoiled + 1] == options.steps - 1);
+    }
+}
+
+TEST(damaged_files_of_higher_numbers_push_out_no_whole_checkpoint) {
+    assert_goes_on_beside(
+        [](const std::string& directory) {
+            for (const Index step : {9999999998, 9999999999})
+                write_file(checkpoint_path(directory, step), "a hundred bytes of nothing");
+        },
+        2);
+    assert_goes_on_beside(  // whole at their end, damaged in their midst
+        [](const std::string& directory) {
+            for (const Index step : {70, 71, 72}) {
+                std::filesystem::copy_file(checkpoint_path(directory, 2),
+                                           checkpoint_path(directory, step));
+                flip(checkpoint_path(directory, step));
+            }
+        },
+        3);
+}
+
+TEST(the_one_resumed_from_stays_beside_a_damaged_one_that_looks_whole) {
+    const Directory directory;
+    auto options = options_in(directory, make_plan(1, 1, 1), 3);
+    options.save_every = 1;
+    losses_of(options);
+    flip(checkpoint_path(directory.path(), 3));  // resumes from 2
+    options.save_every = 0, options.steps = 6;
+    ck_assert_uint_eq(losses_of(options).size(), 4U);
+    ck_assert(*checkpoint_steps(directory.path()) == (std::vector<Index>{6, 2}));
+}
+
+TEST(what_is_no_file_is_passed_by_and_never_waited_for) {
+    const auto with = [](auto make) {
+        assert_goes_on_beside(
+            [&](const std::string& directory) {
+                const std::string path = checkpoint_path(directory, 99);
+                make(path);
+                ck_assert(!CheckpointReader::open(path).ok());
+            },
+            1);
+    };
+    with([](const std::string& path) { ck_assert_int_eq(mkfifo(path.c_str(), 0600), 0); });
+    with([](const std::string& path) { std::filesystem::create_symlink("/dev/zero", path); });
+    with([](const std::string& path) {
+        std::filesystem::create_symlink(checkpoint_path(path.substr(0, path.rfind('/')), 2), path);
+    });
+    with([](const std::string& path) { std::filesystem::create_directory(path); });
+    with([](const std::string& path) {  // where the next one is written
+        const std::string next = checkpoint_path(path.substr(0, path.rfind('/')), 3) + ".new";
+        ck_assert_int_eq(mkfifo(next.c_str(), 0600), 0);
+        ck_assert_int_eq(mkfifo(path.c_str(), 0600), 0);
+    });
+    const Directory directory;
+    const std::string path = checkpoint_path(directory.path(), 1);
+    ck_assert_int_eq(mkfifo(path.c_str(), 0600), 0);
+    assert_refused(CheckpointReader::open(path), "is not a regular file");
+    std::filesystem::remove(path);
+    std::filesystem::create_symlink("/dev/zero", path);
+    assert_refused(CheckpointReader::open(path), "is a link");
 }
 
 TEST(no_whole_checkpoint_among_several_is_an_error_and_no_new_start) {

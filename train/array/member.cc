@@ -67,13 +67,14 @@ Status Member::begin(Resumed& resumed) {
         resumed = *found;
         step_ = resumed.step;
         if (!resumed.path.empty()) saved_ = step_;
+        kept_ = resumed.path;
     }
     home_.refresh();
     return Done{};
 }
 
 Status Member::save() {
-    const Status status = save_checkpoint(o_.checkpoints, facts(), run_state());
+    const Status status = save_checkpoint(o_.checkpoints, facts(), run_state(), kept_);
     if (status) saved_ = step_;
     return agree_in_words(*comm_, status);
 }

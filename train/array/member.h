@@ -63,6 +63,7 @@ class Member {
     std::vector<std::int32_t> tokens_, labels_;  ///< of a round
     Array<double> losses_, squares_;             ///< of each iteration of a round
     Index step_ = 0, saved_ = -1;
+    std::string kept_;  ///< path of the last checkpoint that was read or written
 };
 
 /// The failure of the lowest rank, with its sentence on all of them. Collective.

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "train/comm/messages.h"
 
@@ -147,11 +148,13 @@ Status agree(Comm& world, const Status& mine) {
 }
 
 Status save_checkpoint(const std::string& directory, const CheckpointFacts& facts,
-                       const RunState& run) {
-    CheckpointWriter writer(checkpoint_path(directory, facts.step));
+                       const RunState& run, std::string& kept) {
+    const std::string path = checkpoint_path(directory, facts.step);
+    CheckpointWriter writer(path);
     Status status = write_all(writer, facts.shape, run);
     if (run.world.rank() == 0 && status) status = writer.finish(facts);
-    if (run.world.rank() == 0 && status) status = remove_old_checkpoints(directory);
+    if (run.world.rank() == 0 && status)
+        status = remove_old_checkpoints(directory, facts.step, std::exchange(kept, path));
     return agree(run.world, status);
 }
 

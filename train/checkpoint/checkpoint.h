@@ -24,8 +24,11 @@ struct RunState {
     Comm& world;
 };
 
-/// Writes DIR/step-N.arena and removes all but the newest two. The same answer on all ranks.
-Status save_checkpoint(const std::string& directory, const CheckpointFacts&, const RunState&);
+/// Writes DIR/step-N.arena and removes older ones but `kept`, the path of the one that this run
+/// resumed from or wrote before ("" = none), which becomes the new one's: see
+/// remove_old_checkpoints(). The same answer on all ranks.
+Status save_checkpoint(const std::string& directory, const CheckpointFacts&, const RunState&,
+                       std::string& kept);
 
 struct Resumed {
     Index step = 0;  ///< steps done; 0 = there is no checkpoint

@@ -112,7 +112,9 @@ CheckpointWriter::~CheckpointWriter() {
 Status CheckpointWriter::refuse(const char* what) { return system_error(what, new_path_); }
 
 Status CheckpointWriter::create() {
-    fd_ = ::open(new_path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
+    // What stands there is a killed writer's, or a fifo that would hold us up: not written to.
+    if (unlink(new_path_.c_str()) != 0 && errno != ENOENT) return refuse("cannot be replaced");
+    fd_ = ::open(new_path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
     if (fd_ < 0) return refuse("cannot be created");
     return write(head_mark.data(), head_mark.size());
 }
@@ -164,11 +166,15 @@ Error CheckpointReader::damaged(const std::string& what) const {
 Result<CheckpointReader> CheckpointReader::open(const std::string& path) {
     CheckpointReader reader;
     reader.path_ = path;
-    reader.file_ = FileDescriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    reader.file_ =
+        FileDescriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW));
     const int fd = reader.file_.get();
+    if (fd < 0 && errno == ELOOP)
+        return environment_error("is a link; a checkpoint is a file in its directory", path);
     if (fd < 0) return system_error("cannot be opened", path);
     struct stat facts {};
     if (fstat(fd, &facts) != 0) return system_error("cannot be looked at", path);
+    if (!S_ISREG(facts.st_mode)) return environment_error("is not a regular file", path);
     struct {
         std::uint64_t length, sum;
         char mark[16];
@@ -244,12 +250,14 @@ Result<std::vector<Index>> checkpoint_steps(const std::string& directory) {
     return steps;
 }
 
-Status remove_old_checkpoints(const std::string& directory, const CheckpointWriter::Hook& hook) {
+Status remove_old_checkpoints(const std::string& directory, Index saved, const std::string& before,
+                              const CheckpointWriter::Hook& hook) {
     const auto steps = checkpoint_steps(directory);
     if (!steps) return steps.error();
-    for (std::size_t i = 2; i < steps->size(); ++i) {
+    for (const Index step : *steps) {
+        const std::string path = checkpoint_path(directory, step);
+        if (step >= saved || path == before) continue;
         if (hook) hook();
-        const std::string path = checkpoint_path(directory, (*steps)[i]);
         if (unlink(path.c_str()) != 0 && errno != ENOENT)
             return system_error("cannot be removed", path);
     }

@@ -66,7 +66,7 @@ class CheckpointWriter {
 class CheckpointReader {
   public:
     /// Reads the footer and checks it, both marks and the file's length: a truncated file is
-    /// refused here.
+    /// refused here, and what is no regular file, a link too: nobody waits for a fifo's writer.
     static Result<CheckpointReader> open(const std::string& path);
     [[nodiscard]] const CheckpointFacts& facts() const { return facts_; }
     [[nodiscard]] const std::string& path() const { return path_; }
@@ -93,8 +93,11 @@ class CheckpointReader {
 std::string checkpoint_path(const std::string& directory, Index step);
 /// Steps of the checkpoints in a directory, newest first; a missing directory has none.
 Result<std::vector<Index>> checkpoint_steps(const std::string& directory);
-/// Removes all but the newest two, and what a killed writer left.
-Status remove_old_checkpoints(const std::string& directory,
+/// Once the one of step `saved` is written: removes those of earlier steps but `before`, the one
+/// that this run resumed from or wrote before it ("" = there is none), and what a killed writer
+/// left. Those two are known to be whole, by whoever wrote or read them. What has a higher number
+/// was passed by, or is somebody else's: it stays, and pushes nothing out.
+Status remove_old_checkpoints(const std::string& directory, Index saved, const std::string& before,
                               const CheckpointWriter::Hook& hook = {});
 
 }  // namespace arena::train

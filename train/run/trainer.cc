@@ -116,6 +116,7 @@ class Rank {
     std::unique_ptr<Control> control_;                 ///< on rank 0
     std::unique_ptr<HardwareCheck> check_;             ///< from the first one on, or watched
     Index step_ = 0, saved_ = -1;
+    std::string kept_;  ///< path of the last checkpoint that was read or written
     bool leaving_ = false;
     std::vector<double> seconds_;
     double peak_ = 0;  ///< FLOP/s of all ranks' devices; 0 = not known
@@ -232,6 +233,7 @@ Status Rank::restore() {
                       {{"event", "damaged"}, {"reason", resumed->passed_by}});
     if (resumed->path.empty()) return Done{};
     step_ = saved_ = resumed->step;
+    kept_ = resumed->path;
     journal_.note(fmt::format("resumed from {} after step {}", resumed->path, step_),
                   {{"event", "resumed"}, {"step", step_}, {"path", resumed->path}});
     return Done{};
@@ -312,7 +314,8 @@ Status Rank::save() {
     if (o_.checkpoints.empty() || saved_ == step_) return Done{};
     const auto start = Clock::now();
     role_->download();
-    if (Status status = save_checkpoint(o_.checkpoints, facts(), role_->state(plan_)); !status)
+    if (Status status = save_checkpoint(o_.checkpoints, facts(), role_->state(plan_), kept_);
+        !status)
         return status;
     saved_ = step_;
     const double seconds = seconds_since(start);
