@@ -28,6 +28,30 @@ for file in "$plugins"/*.so; do
 done
 is "$stock" "" "no plug-in of ours has the name of one of Slurm's"
 
+# ---- modes ------------------------------------------------------------------------------------------
+# Whatever the installing person's umask is: under 077 nobody else could load a plug-in, so that every sbatch failed;
+# under 000 whoever came first could put one there that root's daemons load.
+for mask in 077 000; do
+    rm -rf "$work/image"
+    ok "make install under umask $mask" bash -c "umask $mask && env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL make -s -C '$ARENA_BUILDDIR' install DESTDIR='$work/image'"
+    is "$(find "$work/image" -mindepth 1 -type d ! -perm 755 -printf '%m %P\n')" "" "every directory has mode 755"
+    is "$(find "$work/image" -type f ! -perm 755 ! -perm 644 -printf '%m %P\n')" "" "every file 755 or 644"
+    is "$(find "$work/image" -type d -name slurm-arena | wc -l) $(find "$work/image" -name '*_arena.so' -type f | wc -l)" '3 3' "it is all there"
+done
+
+# ---- hardening ----------------------------------------------------------------------------------------
+# A compiler that has no such option leaves it out, and configure says so.
+has() { grep -q "^ *$1 *= .*$2" "$ARENA_BUILDDIR/Makefile"; }
+for file in "$plugins/$version"/*.so "$plugins/${version%.*}"/*.so "$stage"/bin/arena{,-args,-train,-watch} "$stage/libexec/slurm-arena/arena-profiler"; do
+    name=${file#"$stage/"}
+    if has LDFLAGS relro,-z,now; then
+        ok "$name is bound and read-only once it is loaded" bash -c "readelf -lW '$file' | grep -q GNU_RELRO && readelf -dW '$file' | grep -qE 'BIND_NOW|FLAGS_1.*NOW'"
+    fi
+    if has ARENA_CXXFLAGS stack-protector; then
+        ok "$name guards its stack" bash -c "readelf --dyn-syms -W '$file' | grep -q __stack_chk_fail"
+    fi
+done
+
 # ---- symbols --------------------------------------------------------------------------------------
 ctld=$(readlink -f "$(command -v slurmctld)")
 full=$(ldd "$ctld" | awk '/libslurmfull/ { print $3 }')
