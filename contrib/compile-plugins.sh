@@ -5,7 +5,7 @@
 #   run_compiler OPTION SOURCE...     sources_of PLUGIN     options_of PLUGIN
 # shellcheck disable=SC2016,SC2034 # make's variables; what its users read
 : "${ARENA_SRCDIR:?}" "${ARENA_BUILDDIR:?}" "${headers:=}"
-slurm_plugins=(sched_arena job_submit_arena spank_arena)
+slurm_plugins=(sched_arena job_submit_arena spank_arena libarena_spank)
 
 make_value() {
     env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL make -s -C "$ARENA_BUILDDIR" --no-print-directory SLURM_SRC="$headers" \

@@ -17,7 +17,7 @@ slurmplugin_LTLIBRARIES =
 spankplugin_LTLIBRARIES =
 if HAVE_SLURM
 slurmplugin_LTLIBRARIES += libarena_slurm.la
-spankplugin_LTLIBRARIES += spank_arena.la
+spankplugin_LTLIBRARIES += spank_arena.la libarena_spank.la
 install-data-hook: install-plugin-links
 uninstall-hook: uninstall-plugin-links
 endif
@@ -36,7 +36,7 @@ unlink_plugin = unlink_plugin () { \
 	}
 install-plugin-links: $(backfill_link)
 	$(MKDIR_P) '$(DESTDIR)$(slurmplugindir)' '$(DESTDIR)$(spankplugindir)'
-	cd '$(DESTDIR)$(pkglibdir)' && $(link_plugin) && rm -f *_arena.la libarena_slurm.la && \
+	cd '$(DESTDIR)$(pkglibdir)' && $(link_plugin) && rm -f *_arena.la libarena_slurm.la libarena_spank.la && \
 	link_plugin $(SLURM_SERIES) spank_arena.so && \
 	for name in libarena_slurm.so $(linked_plugins); do link_plugin $(SLURM_VERSION) $$name || exit 1; done
 uninstall-plugin-links: $(backfill_unlink)
@@ -55,19 +55,33 @@ libarena_slurm_la_SOURCES = \
 libarena_slurm_la_LIBADD = libarena_policy_arena.la libarena_policy_aryl.la libarena_policy_loans.la libarena_policy.la libarena_store.la libarena_checks.la libarena_slowdown.la libarena_arrays.la libarena_array_search.la libarena_array.la $(requests_libs) $(SQLITE_LIBS)
 libarena_slurm_la_LDFLAGS = -avoid-version -shared -Wl,-rpath,'$$ORIGIN'
 
-spank_arena_la_SOURCES = \
-	plugin/spank/spank_arena.cc \
+spank_arena_la_SOURCES = plugin/spank/spank_arena.cc plugin/spank/spank_work.h
+spank_arena_la_CPPFLAGS = $(AM_CPPFLAGS) $(SLURM_PUBLIC_CPPFLAGS)
+spank_arena_la_CXXFLAGS = $(AM_CXXFLAGS) -fno-exceptions -fno-rtti
+spank_arena_la_LINK = $(ARENA_RECORDER_LINK) $(spank_arena_la_LDFLAGS) $(LDFLAGS) -o $@
+spank_arena_la_LDFLAGS = -module -avoid-version -shared
+$(spank_arena_la_OBJECTS): plugin/spank/option_rows.inc
+# A program of the build prints them, for this machine.
+EXTRA_PROGRAMS += plugin/spank/print-options
+plugin_spank_print_options_SOURCES = plugin/spank/print_options.cc
+plugin_spank_print_options_LDADD = $(request_libs)
+plugin/spank/option_rows.inc: plugin/spank/print-options$(EXEEXT)
+	$(AM_V_GEN)plugin/spank/print-options$(EXEEXT) >$@.tmp && mv $@.tmp $@
+CLEANFILES += plugin/spank/option_rows.inc plugin/spank/print-options$(EXEEXT)
+
+libarena_spank_la_SOURCES = \
+	plugin/spank/spank_work.h plugin/spank/spank_work.cc \
 	plugin/spank/controller.h plugin/spank/controller.cc plugin/spank/controller_rules.cc \
-	plugin/spank/spank_options.h plugin/spank/spank_options.cc \
 	plugin/spank/given.h plugin/spank/given.cc \
+	plugin/spank/spank_options.h plugin/spank/spank_options.cc \
 	plugin/spank/preview.h plugin/spank/preview.cc \
 	plugin/spank/ranks.h plugin/spank/ranks.cc \
 	plugin/spank/watch.h plugin/spank/watch.cc \
 	plugin/common/quick_estimate.h plugin/common/quick_estimate.cc \
 	# end
-spank_arena_la_CPPFLAGS = $(AM_CPPFLAGS) $(SLURM_PUBLIC_CPPFLAGS)
-spank_arena_la_LIBADD = $(requests_libs)
-spank_arena_la_LDFLAGS = -module -avoid-version -shared
+libarena_spank_la_CPPFLAGS = $(AM_CPPFLAGS) $(SLURM_PUBLIC_CPPFLAGS)
+libarena_spank_la_LIBADD = $(requests_libs)
+libarena_spank_la_LDFLAGS = -avoid-version -shared
 
 job_submit_arena_la_SOURCES = \
 	plugin/job_submit/job_submit_arena.cc \

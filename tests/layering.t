@@ -317,11 +317,14 @@ def check_libraries(rooms):
 
 
 def check_spank():
-    module = os.path.join(build, ".libs/spank_arena.so")
-    if not os.path.exists(module):
+    library, module = (os.path.join(build, ".libs", name) for name in ("libarena_spank.so", "spank_arena.so"))
+    if not os.path.exists(library):
         return skip("SPANK's library holds no policy and no SQLite", "it is not built here")
-    names = subprocess.run(["nm", "-P", module], capture_output=True, text=True, check=True).stdout
-    return result("SPANK's library holds no policy and no SQLite", sorted(set(re.findall(r"sqlite3_\w+|\S*decide_\w+", names)))[:5])
+    names, needs = (subprocess.run(words, capture_output=True, text=True, check=True).stdout
+                    for words in (["nm", "-P", library], ["readelf", "--dynamic", module]))
+    needed = re.findall(r"\(NEEDED\).*\[(.*)\]", needs)
+    result("SPANK's library holds no policy and no SQLite", sorted(set(re.findall(r"sqlite3_\w+|\S*decide_\w+", names)))[:5])
+    result("what each command of Slurm's loads needs the C library alone", [name for name in needed if not name.startswith(("libc.so", "ld-linux"))])
 
 
 def main():

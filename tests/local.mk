@@ -148,6 +148,7 @@ EXTRA_DIST += $(black_box_tests) \
 	tests/lib/start_order.sh \
 	tests/lib/tap.sh \
 	tests/lib/timed \
+	tests/bench/ordinary-cost \
 	tests/bench/pending-jobs \
 	tests/bench/round-cost \
 	tests/bench/spike-start \

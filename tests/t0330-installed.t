@@ -16,8 +16,8 @@ foreign=$(cd "$stage" && find . \( -type f -o -type l \) ! -name .staged | sed '
 is "$foreign" "" "every installed file lies in a directory of ours or carries our name"
 version=$(sed -n 's/^SLURM_VERSION = //p' "$ARENA_BUILDDIR/Makefile")
 is "$(find "$plugins/$version" "$plugins/${version%.*}" -name '*.so' | sed "s|$plugins/||" | sort | tr '\n' ' ')" \
-    "$version/as-backfill/sched_backfill.so $version/job_submit_arena.so $version/libarena_slurm.so $version/sched_arena.so ${version%.*}/spank_arena.so " \
-    "the directories of this Slurm hold our three plug-ins, their library and the alias"
+    "$version/as-backfill/sched_backfill.so $version/job_submit_arena.so $version/libarena_slurm.so $version/sched_arena.so ${version%.*}/libarena_spank.so ${version%.*}/spank_arena.so " \
+    "the directories of this Slurm hold our three plug-ins, their libraries and the alias"
 is "$(cd "$plugins" && for name in *.so as-backfill; do echo "$name=$(readlink "$name")"; done | tr '\n' ' ')" \
     "job_submit_arena.so=$version/job_submit_arena.so libarena_slurm.so=$version/libarena_slurm.so sched_arena.so=$version/sched_arena.so spank_arena.so=${version%.*}/spank_arena.so as-backfill=$version/as-backfill " \
     "and the directory above them links to those"
@@ -69,8 +69,10 @@ for name in sched_arena job_submit_arena; do
     is "$(unresolved "$plugins/$name.so" "$ctld" "$full" "$plugins/libarena_slurm.so")" "" \
         "slurmctld and libslurmfull have every symbol that $name.so needs"
 done
-is "$(unresolved "$plugins/spank_arena.so" "$full" "$(command -v srun)")" "" \
-    "srun and libslurmfull have every symbol that spank_arena.so needs"
+for name in spank_arena libarena_spank; do
+    is "$(unresolved "$plugins/${version%.*}/$name.so" "$full" "$(command -v srun)")" "" \
+        "srun and libslurmfull have every symbol that $name.so needs"
+done
 # What Slurm looks up; C++ symbols (_Z...) of ours have names that nobody else uses.
 slurm_symbols() { nm -D --defined-only "$1" | awk '$2 ~ /^[TDRBV]$/ && $3 !~ /^_Z/ { print $3 }' | sort | tr '\n' ' '; }
 is "$(slurm_symbols "$plugins/sched_arena.so")" "fini init plugin_name plugin_type plugin_version sched_p_reconfig " \

@@ -72,6 +72,13 @@ std::string remove_line(const PluginLine& line) {
     return fmt::format("sed -i '/^[^#]*spank_arena.so/d' {}", shell_word(line.file));
 }
 
+/// Where the plug-in looks for what it leaves to another file: behind all links.
+bool has_library(const std::string& plugin) {
+    std::error_code failed;
+    const auto real = std::filesystem::canonical(plugin, failed);
+    return !failed && ::access((real.parent_path() / "libarena_spank.so").c_str(), R_OK) == 0;
+}
+
 Finding check_one(const Facts& facts, const PluginLine& line) {
     const std::string ours = facts.plugin_dir + "/spank_arena.so";
     const bool is_path = line.plugin.starts_with('/');
@@ -83,6 +90,12 @@ Finding check_one(const Facts& facts, const PluginLine& line) {
             {line.plugin == ours ? "make install"
                                  : fmt::format("sed -i 's|^[^#]*spank_arena.so|optional {}|' {}",
                                                ours, shell_word(line.file))});
+    if (is_path && !has_library(line.plugin))
+        return fail(name,
+                    fmt::format("{}: libarena_spank.so is not beside {}: sbatch refuses --arena "
+                                "options; in the directory where slurm-arena was built:",
+                                line.file, line.plugin),
+                    {"make install"});
     if (line.rule == "required")
         return warn(name,
                     fmt::format("{}: required; a fault of the plug-in would end jobs", line.file),

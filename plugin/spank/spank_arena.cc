@@ -1,44 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// spank_arena.so: the --arena-* options of sbatch and salloc. There, running as the user, it turns
-// them into one request record in the job's control environment. In the tasks of a job's steps, as
-// the user, it adds what ranks read (ranks.h), and has those of a watched job watched (watch.h).
-// Everywhere else (srun, slurmd, slurmstepd as root) its callbacks return 0 and open nothing. Only
-// field copying and Slurm calls live here.
-#include <fmt/format.h>
-#include <unistd.h>
+// spank_arena.so: what every sbatch, srun, slurmd and slurmstepd loads of Arena. It registers the
+// --arena-* options of sbatch and salloc, and looks whether a job has to do with Arena; if so,
+// libarena_spank.so of its own directory does the rest (spank_work.h). Ordinary jobs pay for it, so
+// it needs the C library alone, opens no file and has no C++ runtime behind it.
+#include <dlfcn.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
 
-#include <algorithm>
-#include <cerrno>
-#include <chrono>
-#include <cstdlib>
-#include <cstring>
-#include <exception>
-#include <fstream>
-#include <memory>
-#include <optional>
-#include <sstream>
-#include <string>
-#include <vector>
-
-#include "base/text.h"
-#include "installed_paths.h"
-#include "plugin/common/given.h"
-#include "plugin/common/quick_estimate.h"
-#include "plugin/spank/controller.h"
-#include "plugin/spank/given.h"
-#include "plugin/spank/preview.h"
-#include "plugin/spank/ranks.h"
-#include "plugin/spank/spank_options.h"
-#include "plugin/spank/watch.h"
-#include "reports/detached.h"
-#include "request/options.h"
-#include "request/rendezvous.h"
-#include "site/gpu_facts.h"
+#include "plugin/spank/spank_work.h"
 
 extern "C" {
 #include <slurm/slurm.h>
 #include <slurm/slurm_errno.h>
-#include <slurm/spank.h>
 
 // Constants of C++ are internal unless declared first.
 extern const char plugin_name[], plugin_type[];
@@ -48,346 +22,105 @@ SPANK_PLUGIN(arena, 1)
 
 namespace {
 
-using arena::OptionSet;
-using arena::OptionSource;
-
-/// The memory of this process' arguments: a value that points into it came from the command line.
-struct ArgumentArea {
-    std::uintptr_t begin = 0, end = 0;
-    [[nodiscard]] bool holds(const char* text) const {
-        const auto at = reinterpret_cast<std::uintptr_t>(text);
-        return at >= begin && at < end;
-    }
+const struct OptionRow {
+    const char *name, *argument, *usage;
+    int has_argument;
+} option_rows[] = {
+#include "plugin/spank/option_rows.inc"
 };
 
-/// arg_start and arg_end, fields 48 and 49 of /proc/self/stat; an empty area where unreadable, so
-/// that every option counts as given in one place.
-ArgumentArea find_argument_area() {
-    std::ifstream file("/proc/self/stat");
-    std::stringstream text;
-    text << file.rdbuf();
-    const std::string line = text.str();
-    const auto name_end = line.rfind(')');
-    if (name_end == std::string::npos) return {};
-    std::istringstream fields(line.substr(name_end + 1));
-    std::string skipped;
-    for (int field = 3; field < 48; ++field) fields >> skipped;
-    ArgumentArea area;
-    fields >> area.begin >> area.end;
-    return fields ? area : ArgumentArea{};
+const SpankWork* work = nullptr;  // once it is needed; stays loaded
+
+/// Beside this file, wherever links to it lie: whoever may write there could write this one.
+bool find_work(char (&path)[PATH_MAX]) {
+    constexpr char name[] = "/libarena_spank.so";
+    Dl_info here;
+    if (dladdr(&work, &here) == 0 || realpath(here.dli_fname, path) == nullptr) return false;
+    char* slash = strrchr(path, '/');
+    if (slash == nullptr || slash + sizeof name > path + PATH_MAX) return false;
+    memcpy(slash, name, sizeof name);
+    return true;
 }
 
-struct Context {
-    OptionSet options;
-    ArgumentArea arguments = find_argument_area();
-};
-std::unique_ptr<Context> context;  // between slurm_spank_init and slurm_spank_exit
-
-/// As Slurm forms it: prefix, plug-in, option, everything but letters and digits as '_'.
-std::string option_variable(std::string_view key) {
-    std::string name = "_SLURM_SPANK_OPTION_arena_arena_" + std::string(key);
-    std::replace(name.begin(), name.end(), '-', '_');
-    return name;
-}
-
-OptionSource source_of(std::string_view key, const char* value) {
-    if (context->arguments.holds(value)) return OptionSource::command_line;
-    const std::string inherited = "SLURM_SPANK_" + option_variable(key);
-    return value == std::getenv(inherited.c_str()) ? OptionSource::environment
-                                                   : OptionSource::script;
-}
-
-int on_option(int index, const char* value, int remote) noexcept {
-    if (remote != 0 || !context) return 0;
-    try {
-        const std::string_view key = arena::options()[static_cast<std::size_t>(index)].key;
-        if (value == nullptr)
-            context->options.add(key, "yes", std::nullopt);  // a bare --arena-elastic
-        else
-            context->options.add(key, value, source_of(key, value));
-        return 0;
-    } catch (const std::exception& e) {
-        slurm_error("arena: option not read: %s", e.what());
-        return -1;
+bool load_work() {
+    if (work != nullptr) return true;
+    char path[PATH_MAX];
+    if (!find_work(path)) {
+        slurm_error("arena: the directory of spank_arena.so is not found");
+        return false;
     }
+    void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (library != nullptr)
+        work = static_cast<const SpankWork*>(dlsym(library, "arena_spank_work"));
+    if (work == nullptr) slurm_error("arena: not installed as a whole: %s", dlerror());
+    return work != nullptr;
+}
+
+int on_option(int index, const char* value, int remote) {
+    if (remote != 0) return 0;
+    return load_work() ? work->take_option(index, value) : -1;
 }
 
 int register_options(spank_t spank) {
     int index = 0;
-    for (const arena::Option& described : arena::options()) {
-        std::string name = "arena-" + std::string(described.key);
-        std::string argument(described.argument), usage = arena::usage_of(described);
-        spank_option option{};
-        option.name = name.data();
-        option.arginfo = argument.data();
-        option.usage = usage.data();
-        option.has_arg = described.bare ? 2 : 1;
-        option.val = index++;
-        option.cb = on_option;
+    for (const OptionRow& row : option_rows) {
         // Slurm copies the strings.
+        spank_option option = {const_cast<char*>(row.name),
+                               const_cast<char*>(row.argument),
+                               const_cast<char*>(row.usage),
+                               row.has_argument,
+                               index++,
+                               on_option};
         if (spank_option_register(spank, &option) != ESPANK_SUCCESS) return -1;
     }
     return 0;
 }
 
-/// A job that is made from inside one of Arena's has nothing of that one. Before Slurm reads its own
-/// options from the environment: the memory of Arena's shape would be one.
-void leave_job(spank_context_t where) {
-    const char* given = std::getenv(arena::given_variable.data());
-    const bool makes_job = where == S_CTX_ALLOCATOR || std::getenv("SLURM_JOB_ID") == nullptr;
-    if (given == nullptr || where == S_CTX_REMOTE || !makes_job) return;
-    const char* preload = std::getenv("LD_PRELOAD");
-    for (const auto& [name, value] : arena::taken_back(given, preload != nullptr ? preload : ""))
-        value ? setenv(name.c_str(), value->c_str(), 1) : unsetenv(name.c_str());
+/// Whether the environment of this process, which is about to make a job, is that of an Arena job.
+bool leaves_job(spank_context_t where) {
+    const bool makes_job =
+        where == S_CTX_ALLOCATOR || (where == S_CTX_LOCAL && getenv("SLURM_JOB_ID") == nullptr);
+    return makes_job && getenv("ARENA_GIVEN") != nullptr;
 }
 
-/// Our options must not reach jobs that are submitted from inside this one.
-void forget_options(spank_t spank) {
-    for (const arena::Option& option : arena::options()) {
-        const std::string name = option_variable(option.key);
-        unsetenv(name.c_str());
-        spank_job_control_unsetenv(spank, name.c_str());
-    }
+bool has_variable(spank_t spank, const char* name) {
+    char start[2];
+    const spank_err_t found = spank_getenv(spank, name, start, sizeof start);
+    return found == ESPANK_SUCCESS || found == ESPANK_NOSPACE;
 }
 
-/// Slurm would add a second line and, for an optional plug-in, submit the job all the same.
-[[noreturn]] void refuse(const arena::Error& error) {
-    slurm_error("arena: %s", arena::printable(error.message(), 1000).c_str());
-    const char* wanted = std::getenv("SLURM_EXIT_ERROR");
-    const int code = wanted == nullptr ? 0 : std::atoi(wanted);
-    std::exit(code == 0 ? 1 : code);
-}
-
-/// After what is wrong with the request itself, which costs slurmctld nothing.
-void need_arena_in_controller() {
-    const auto facts = arena::ask_controller();
-    if (!facts) refuse(facts.error());
-    if (const arena::Status status = arena::check_controller(*facts); !status)
-        refuse(status.error());
-}
-
-/// The GPUs of each node of the cluster; none where slurmctld does not say.
-std::vector<arena::NodeGpus> cluster_gpus() {
-    node_info_msg_t* nodes = nullptr;
-    std::vector<arena::NodeGpus> found;
-    if (slurm_load_node(0, &nodes, SHOW_ALL) != SLURM_SUCCESS || nodes == nullptr) return found;
-    for (std::uint32_t i = 0; i < nodes->record_count; ++i) {
-        const char* gres = nodes->node_array[i].gres;
-        for (arena::NodeGpus& gpus : arena::parse_gres_config(gres != nullptr ? gres : ""))
-            found.push_back(std::move(gpus));
-    }
-    slurm_free_node_info_msg(nodes);
-    return found;
-}
-
-/// For the line that job_submit/arena answers with. Whatever is in the way of it, the line says
-/// less then, and the job is submitted.
-void hand_on_preview(spank_t spank, const arena::Request& request) noexcept {
-    try {
-        constexpr std::chrono::milliseconds limit{300};
-        const std::string text =
-            arena::preview(arena::preview_queries(request, cluster_gpus()), limit);
-        if (!text.empty())
-            (void)spank_job_control_setenv(spank, arena::estimate_variable.data(), text.c_str(), 1);
-    } catch (const std::exception&) {
-    }
-}
-
-void hand_on_record(spank_t spank) {
-    const arena::Result<arena::Request> request =
-        arena::make_request(context->options, geteuid() == 0);
-    if (!request) refuse(request.error());
-    const arena::Result<std::string> record = arena::format_record(*request);
-    if (!record) refuse(record.error());
-    need_arena_in_controller();
-    hand_on_preview(spank, *request);
-    if (spank_job_control_setenv(spank, arena::record_variable.data(), record->c_str(), 1) !=
-        ESPANK_SUCCESS)
-        refuse(arena::environment_error(
-            fmt::format("{} did not take the request record", program_invocation_short_name)));
-}
-
-void say_ordinary() {
-    slurm_info(
-        "arena: --arena-* options are for sbatch and salloc; this job of srun's is an ordinary "
-        "one");
-}
-
-void process_options(spank_t spank, spank_context_t where) {
-    if (context->options.empty()) return;
-    forget_options(spank);
-    if (where == S_CTX_ALLOCATOR)  // sbatch, salloc
-        hand_on_record(spank);
-    else if (std::getenv("SLURM_JOB_ID") == nullptr)
-        say_ordinary();
-}
-
-/// "" where the task's environment does not have it.
-std::string task_variable(spank_t spank, const char* name) {
-    char value[64 * 1024];
-    return spank_getenv(spank, name, value, sizeof value) == ESPANK_SUCCESS ? value : "";
-}
-
-template <typename T>
-bool get(spank_t spank, spank_item_t item, std::int64_t& out) {
-    T value{};
-    if (spank_get_item(spank, item, &value) != ESPANK_SUCCESS) return false;
-    out = static_cast<std::int64_t>(value);
-    return true;
-}
-
-/// NodeAddr, as slurmctld has it now; "" where it does not say.
-std::string address_of_node(const std::string& node) {
-    node_info_msg_t* found = nullptr;
-    std::string name = node, address;
-    if (slurm_load_node_single(&found, name.data(), SHOW_ALL) != SLURM_SUCCESS || found == nullptr)
-        return {};
-    if (found->record_count == 1 && found->node_array[0].node_addr != nullptr)
-        address = found->node_array[0].node_addr;
-    slurm_free_node_info_msg(found);
-    return address;
-}
-
-/// So that a job that is made from inside the task starts without them.
-void note_given(spank_t spank, const std::vector<std::string_view>& names) {
-    if (names.empty()) return;
-    const std::string given =
-        arena::given_also(task_variable(spank, arena::given_variable.data()), names);
-    (void)spank_setenv(spank, arena::given_variable.data(), given.c_str(), 1);
-}
-
-/// MASTER_ADDR of all tasks that this node has of a step, before they are forked off: a resolver
-/// is asked, and where it does not know, slurmctld. What the user set stays.
-void set_meeting_place(spank_t spank) {
-    std::int64_t step = 0;
-    if (!get<std::uint32_t>(spank, S_JOB_STEPID, step) || step > SLURM_MAX_NORMAL_STEP_ID ||
-        !arena::starts_ranks(task_variable(spank, "ARENA_LAUNCHER")) ||
-        !task_variable(spank, "MASTER_ADDR").empty())
-        return;
-    const std::string wanted = task_variable(spank, arena::rendezvous_variable.data());
-    const auto host = arena::rendezvous_host(wanted, task_variable(spank, "SLURM_STEP_NODELIST"),
-                                             {arena::resolves_soon, address_of_node});
-    if (!host) return slurm_error("arena: MASTER_ADDR is not set: %s", host.error().message().c_str());
-    if (host->empty()) return;
-    (void)spank_setenv(spank, "MASTER_ADDR", host->c_str(), 0);
-    note_given(spank, {"MASTER_ADDR"});
-}
-
-/// Ranks of a step that srun started in a job of Arena's. The batch script and Slurm's own steps
-/// have none.
-void set_rank_variables(spank_t spank) {
-    arena::StepTask task;
-    task.launcher = task_variable(spank, "ARENA_LAUNCHER");
-    if (task.launcher.empty()) return;
-    const bool known = get<std::uint32_t>(spank, S_JOB_ID, task.job) &&
-                       get<std::uint32_t>(spank, S_JOB_STEPID, task.step) &&
-                       get<std::uint32_t>(spank, S_TASK_GLOBAL_ID, task.rank) &&
-                       get<int>(spank, S_TASK_ID, task.local_rank) &&
-                       get<std::uint32_t>(spank, S_JOB_TOTAL_TASK_COUNT, task.world_size);
-    if (!known || task.step > SLURM_MAX_NORMAL_STEP_ID) return;
-    const auto variables = arena::rank_variables(task);
-    std::vector<std::string_view> given;
-    for (const auto& [name, value] : variables) {
-        if (!task_variable(spank, name.c_str()).empty()) continue;  // what the user set stays
-        (void)spank_setenv(spank, name.c_str(), value.c_str(), 1);
-        given.push_back(name);
-    }
-    note_given(spank, given);
-}
-
-/// One on each node of a step, for all its tasks there.
-void start_agent(spank_t spank) {
-    char** task = nullptr;
-    if (spank_get_item(spank, S_JOB_ENV, &task) != ESPANK_SUCCESS) return;
-    const arena::Status started = arena::start_detached(
-        {ARENA_BINDIR "/arena-watch", "agent", "--task", std::to_string(getpid())},
-        arena::agent_environment(task));
-    if (!started)
-        slurm_error("arena: the step runs unwatched: %s", started.error().message().c_str());
-}
-
-/// Steps that srun started in a job that is watched. The batch script is none.
-void watch_step(spank_t spank) {
-    std::int64_t step = 0, local_rank = 0;
-    if (!get<std::uint32_t>(spank, S_JOB_STEPID, step) || step > SLURM_MAX_NORMAL_STEP_ID ||
-        !get<int>(spank, S_TASK_ID, local_rank))
-        return;
-    const auto variables =
-        arena::task_variables({.slowdown = task_variable(spank, "ARENA_SLOWDOWN"),
-                               .key = task_variable(spank, "ARENA_WATCH_KEY"),
-                               .launcher = task_variable(spank, "ARENA_LAUNCHER"),
-                               .mpi = task_variable(spank, "ARENA_WATCH_MPI"),
-                               .preload = task_variable(spank, "LD_PRELOAD"),
-                               .profiler = task_variable(spank, "NCCL_PROFILER_PLUGIN")},
-                              ARENA_LIBEXECDIR);
-    if (variables.empty()) return;
-    // The loader would complain in each process of the task.
-    if (access(ARENA_LIBEXECDIR "/libarena_watch.so", R_OK) != 0) {
-        if (local_rank == 0)
-            slurm_error("arena: the step runs unwatched: " ARENA_LIBEXECDIR
-                        "/libarena_watch.so: %s",
-                        strerror(errno));
-        return;
-    }
-    std::vector<std::string_view> given;
-    for (const auto& [name, value] : variables) {
-        (void)spank_setenv(spank, name.c_str(), value.c_str(), 1);
-        given.push_back(name);
-    }
-    note_given(spank, given);
-    if (local_rank == 0) start_agent(spank);
+/// The batch script and Slurm's own steps have no ranks.
+bool is_arena_step(spank_t spank) {
+    uint32_t step = 0;
+    return spank_get_item(spank, S_JOB_STEPID, &step) == ESPANK_SUCCESS &&
+           step <= SLURM_MAX_NORMAL_STEP_ID &&
+           (has_variable(spank, "ARENA_LAUNCHER") || has_variable(spank, "ARENA_SLOWDOWN"));
 }
 
 }  // namespace
 
 extern "C" {
 
-int slurm_spank_init(spank_t spank, int, char**) noexcept {
+int slurm_spank_init(spank_t spank, int, char**) {
     const spank_context_t where = spank_context();
     if (where != S_CTX_ALLOCATOR && where != S_CTX_LOCAL && where != S_CTX_REMOTE) return 0;
-    try {
-        leave_job(where);
-        if (where != S_CTX_REMOTE) context = std::make_unique<Context>();
-        return register_options(spank);
-    } catch (const std::exception& e) {
-        slurm_error("arena: options not registered: %s", e.what());
-        return 0;
-    }
+    if (leaves_job(where) && load_work()) work->leave_job();
+    return register_options(spank);
 }
 
-int slurm_spank_init_post_opt(spank_t spank, int, char**) noexcept {
-    const spank_context_t where = spank_context();
-    if (!context || (where != S_CTX_ALLOCATOR && where != S_CTX_LOCAL)) return 0;
-    try {
-        process_options(spank, where);
-        return 0;
-    } catch (const std::exception& e) {
-        slurm_error("arena: request not made: %s", e.what());
-        std::exit(1);
-    }
-}
-
-int slurm_spank_user_init(spank_t spank, int, char**) noexcept {
-    try {
-        set_meeting_place(spank);
-    } catch (const std::exception& e) {
-        slurm_error("arena: MASTER_ADDR is not set: %s", e.what());
-    }
+int slurm_spank_init_post_opt(spank_t spank, int, char**) {
+    if (work != nullptr) work->take_request(spank, spank_context());
     return 0;
 }
 
-int slurm_spank_task_init(spank_t spank, int, char**) noexcept {
-    try {
-        set_rank_variables(spank);
-        watch_step(spank);
-    } catch (const std::exception& e) {
-        slurm_error("arena: the task's environment is not complete: %s", e.what());
-    }
+int slurm_spank_user_init(spank_t spank, int, char**) {
+    // Here, not in the forked tasks: another thread of slurmstepd may hold the loader then.
+    if (is_arena_step(spank) && load_work()) work->enter_step(spank);
     return 0;
 }
 
-int slurm_spank_exit(spank_t, int, char**) noexcept {
-    context.reset();
+int slurm_spank_task_init(spank_t spank, int, char**) {
+    if (work != nullptr) work->enter_task(spank);
     return 0;
 }
 

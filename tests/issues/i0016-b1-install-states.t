@@ -55,6 +55,12 @@ set_conf "$stock" sched/backfill ''
 ok "leaving, before the restart, Arena still works" accepted
 ok "slurmctld restarts without Arena" cluster ctld restart
 ok "left, but for the SPANK part: refused" refused "$no_plugins"
+# The small part without what it leaves to the other.
+mkdir "$work/alone" && cp "$plugins/spank_arena.so" "$work/alone"
+echo "optional $work/alone/spank_arena.so" >"$cluster_dir/plugstack.conf"
+like "$(submit "${asks[@]}" 2>&1; echo "exit $?")" "arena: not installed as a whole: $work/alone/libarena_spank.so.*exit [1-9]" \
+    "half a SPANK part refuses Arena jobs"
+ok "and takes ordinary ones" submit --hold --wrap true
 : >"$cluster_dir/plugstack.conf"
 like "$(submit "${asks[@]}")" "unrecognized option '--arena-model=gpt2'" "without the SPANK part sbatch does not know the option"
 done_testing
