@@ -31,7 +31,7 @@ else:
     print(f"rank {rank} {met.recv(3).decode()}", flush=True)
 END
 job=$(script 'echo "words $(arena-args torchrun | paste -sd" ")"
-echo "words $(arena-args accelerate | paste -sd" ")"
+echo "words $(ARENA_ZERO_STAGE=0 arena-args accelerate | paste -sd" ")"
 echo "own ${ARENA_RDZV_HOST-unset} ${ARENA_MYVAR-unset}"
 srun -w n2 -N1 -n1 bash -c "echo second \$MASTER_ADDR"
 srun timeout 60 python3 "$work/meet.py"')
