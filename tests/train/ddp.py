@@ -33,6 +33,7 @@ if os.path.exists(out + ".pt"):
 shapes, trained, loss_sum = set(), torch.zeros(1), torch.zeros(1)
 step = first
 while step < steps:
+    passes = 0
     trained.zero_(), loss_sum.zero_(), optimizer.zero_grad()
     for part in range(accumulate):
         begin = (part * world + rank) * micro
@@ -40,6 +41,7 @@ while step < steps:
         with model.no_sync() if part + 1 < accumulate else contextlib.nullcontext():
             loss = (model(x) - y).square().mean()
             (loss / accumulate).backward()
+        passes += 1
         shapes.add(len(x))
         trained += len(x)
         loss_sum += loss.detach() * len(x)
@@ -55,7 +57,7 @@ while step < steps:
 if rank == 0:
     torch.save({"step": step, "model": model.module.state_dict()}, out + ".pt.new")
     os.replace(out + ".pt.new", out + ".pt")
-    print(json.dumps({"world": world, "micro_batch": sorted(shapes), "accumulation": accumulate, "batch": int(trained),
+    print(json.dumps({"world": world, "micro_batch": sorted(shapes), "accumulation": passes, "batch": int(trained),
                       "from": first, "to": step, "loss": float(loss_sum / trained),
                       "weight": float(model.module.weight.detach().norm())}), file=open(out + ".json", "a"), flush=True)
     if step < steps and os.environ.get("ARENA_LEFT_FILE"):
