@@ -142,12 +142,14 @@ TEST(a_report_is_what_the_command_takes) {
     link.cause = SlowCause::communication;
     link.peer = {"n4", any_gpu};
     link.relief = 1'763'900'100;
+    link.steps = 120;
     sender.add(link);
     const auto lines = run(sender);
     ck_assert(lines.size() == 1 && !lines[0].is_problem);
     assert_text(read(directory + "/said"),
                 "slowdown report --wait 60 --onset 1763900000 --at n3/1 --cause communication "
-                "--factor 2.1 --action S2 --lost-s 41 --life 2 --peer n4 --relief 1763900100\n");
+                "--factor 2.1 --action S2 --lost-s 41 --life 2 --peer n4 --relief 1763900100 "
+                "--steps 120\n");
 }
 
 TEST(the_latest_of_an_event_waits_and_one_goes_at_a_time) {

@@ -173,8 +173,14 @@ std::vector<std::string> nodes_to_leave(const JobView& job, const std::vector<Av
             return avoided.node == node && holds_at(avoided, snapshot.time_s);
         });
     };
-    const auto has_node = [&](NodeIndex index) {
-        return std::find(job.nodes.begin(), job.nodes.end(), index) != job.nodes.end();
+    // A node with GPUs of several types is several, which stand together: the first is named.
+    const auto first_of = [&](NodeIndex index) {
+        while (index > 0 && snapshot.nodes[index - 1].name == snapshot.nodes[index].name) --index;
+        return index;
+    };
+    const auto has_node = [&](NodeIndex first) {
+        return std::any_of(job.nodes.begin(), job.nodes.end(),
+                           [&](NodeIndex index) { return first_of(index) == first; });
     };
     // The job has the other end of none of its slow links, and can live with it.
     const auto is_half = [&](NodeIndex index) {
@@ -185,7 +191,7 @@ std::vector<std::string> nodes_to_leave(const JobView& job, const std::vector<Av
     };
     std::vector<std::string> names;
     for (const NodeIndex index : job.nodes) {
-        if (has(known.innocent, index) || is_half(index)) continue;
+        if (has(known.innocent, first_of(index)) || is_half(first_of(index))) continue;
         const std::string& node = snapshot.nodes[index].name;
         if ((job.facts.mark && says_so(job.facts.mark->avoid, node)) || says_so(wishes, node))
             names.push_back(node);
