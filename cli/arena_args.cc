@@ -16,6 +16,7 @@
 #include "base/hostlist.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "base/user_file.h"
 #include "cli/common/ask.h"
 #include "core/offer.h"
 #include "request/launchers.h"
@@ -305,9 +306,7 @@ int list_launchers() {
     return exit_told;
 }
 
-}  // namespace
-
-int main(int argc, char** argv) try {
+int main_of(int argc, char** argv) {
     const auto arguments = parse_arguments({argv + 1, argv + argc});
     if (!arguments) return fail(arguments.error());
     if (arguments->help) {
@@ -319,7 +318,10 @@ int main(int argc, char** argv) try {
         return exit_told;
     }
     return arguments->list ? list_launchers() : tell(*arguments);
-} catch (const std::exception& error) {
-    fmt::print(stderr, "arena-args: internal error: {}\n", error.what());
-    return exit_code(ErrorCode::environment);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    return arena::run_program("arena-args", [&] { return main_of(argc, argv); });
 }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/text.h"
+#include "base/user_file.h"
 #include "cli/array/commands.h"
 #include "cli/cluster/commands.h"
 #include "cli/doctor/commands.h"
@@ -82,9 +83,7 @@ bool asks_for_json(int argc, char** argv) {
                        [](const char* word) { return std::string_view(word) == "--json"; });
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+int main_of(int argc, char** argv) {
     Globals globals;
     CLI::App app{"arena: which GPUs and which parallelism a model should train with, and why"};
     app.name("arena");
@@ -133,9 +132,12 @@ int main(int argc, char** argv) {
         if (asks_for_json(argc, argv))
             print_error_json(arena::usage_error(usage_sentence(&app, error)));
         return exit_usage;
-    } catch (const std::exception& error) {
-        fmt::print(stderr, "arena: internal error: {}\n", error.what());
-        return exit_environment;
     }
     return globals.status;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    return arena::run_program("arena", [&] { return main_of(argc, argv); });
 }

@@ -127,6 +127,7 @@ issue_tests = \
 	tests/issues/i0016-b1-install-states.t \
 	tests/issues/i0035-b4-pages.t tests/issues/i0035-b5-scripts.t \
 	tests/issues/i0035-a3-rendezvous.t tests/issues/i0035-a7-inner-jobs.t \
+	tests/issues/i0035-b4-pages.t tests/issues/i0035-b5-scripts.t tests/issues/i0035-b5-full-output.t \
 	# end
 TESTS += $(black_box_tests) $(issue_tests)
 tests/issues/i0016-a12-hanging-spool.log: tests/tools/hanging_open.so

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/text.h"
+#include "base/user_file.h"
 #include "watch/agent/commands.h"
 #include "watch/reader/ring_csv.h"
 #include "watch/reader/ring_reader.h"
@@ -151,13 +152,10 @@ Status run(const std::vector<std::string_view>& words) {
         dump(*rings, arguments->timings);
     else
         clean(*rings);
-    if (std::fflush(stdout) != 0) return environment_error("cannot write to standard output");
     return Done{};
 }
 
-}  // namespace
-
-int main(int argc, char** argv) try {
+int main_of(int argc, char** argv) {
     const std::vector<std::string_view> words(argv + 1, argv + argc);
     if (!words.empty() && (words[0] == "--help" || words[0] == "-h")) {
         fmt::print("{}\n", usage);
@@ -167,7 +165,10 @@ int main(int argc, char** argv) try {
     if (done) return 0;
     fmt::print(stderr, "arena-watch: {}\n", done.error().message());
     return exit_code(done.error().code);
-} catch (const std::exception& e) {
-    fmt::print(stderr, "arena-watch: {}\n", e.what());
-    return 3;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    return arena::run_program("arena-watch", [&] { return main_of(argc, argv); });
 }

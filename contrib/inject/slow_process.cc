@@ -27,6 +27,7 @@
 #include "base/file_descriptor.h"
 #include "base/result.h"
 #include "base/text.h"
+#include "base/user_file.h"
 #include "watch/ring/rank_id.h"
 
 namespace {
@@ -408,14 +409,18 @@ Result<Wanted> read_command(int count, char** values) {
     return wanted;
 }
 
-}  // namespace
-
-int main(int count, char** values) {
-    const pid_t parent = ::getppid();
+int main_of(int count, char** values, pid_t parent) {
     if (count == 2 && std::string_view(values[1]) == "--help") {
         fmt::print("{}\n", usage);
         return 0;
     }
     const Result<Wanted> wanted = read_command(count, values);
     return wanted ? slow(*wanted, parent) : say(wanted.error());
+}
+
+}  // namespace
+
+int main(int count, char** values) {
+    const pid_t parent = ::getppid();
+    return arena::run_program("slow-process", [&] { return main_of(count, values, parent); });
 }

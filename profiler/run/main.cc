@@ -13,6 +13,7 @@
 
 #include "base/json.h"
 #include "base/text.h"
+#include "base/user_file.h"
 #include "checks/node_check.h"
 #include "config.h"
 #include "planner/hardware/hardware.h"
@@ -428,10 +429,7 @@ int main_of(int argc, char** argv) {
 }  // namespace arena
 
 int main(int argc, char** argv) {
-    try {
-        return arena::main_of(argc, argv);
-    } catch (const std::exception& e) {
-        std::fprintf(stderr, "arena-profiler: %s\n", e.what());
-        return 3;
-    }
+    return arena::run_program(
+        "arena-profiler", [&] { return arena::main_of(argc, argv); },
+        [](const std::exception& e) { std::fprintf(stderr, "arena-profiler: %s\n", e.what()); });
 }

@@ -8,10 +8,12 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <memory>
+#include <system_error>
 
 #include "base/file_descriptor.h"
 #include "base/text.h"
@@ -46,7 +48,35 @@ bool write_all(int fd, std::string_view content) {
     return true;
 }
 
+int output_failed(const char* name, int error) {
+    std::fprintf(stderr,
+                 "%s: standard output cannot be written%s%s; what was written is not whole\n", name,
+                 error != 0 ? ": " : "", error != 0 ? std::strerror(error) : "");
+    return 3;
+}
+
 }  // namespace
+
+int run_program(const char* name, const std::function<int()>& run,
+                const std::function<void(const std::exception&)>& told) {
+    int status = 3;
+    try {
+        status = run();
+    } catch (const std::exception& thrown) {
+        const auto* error = dynamic_cast<const std::system_error*>(&thrown);
+        if (std::ferror(stdout) != 0)  // fmt throws what a FILE only notes
+            return output_failed(name, error != nullptr ? error->code().value() : 0);
+        if (told)
+            told(thrown);
+        else
+            std::fprintf(stderr, "%s: internal error: %s\n", name, thrown.what());
+        return 3;
+    }
+    const bool noted = std::ferror(stdout) != 0;
+    errno = 0;
+    if (std::fflush(stdout) == 0 && !noted) return status;
+    return status > 1 ? status : output_failed(name, errno);
+}
 
 Result<std::string> read_regular_file(const std::string& path, std::size_t max_bytes) {
     const FileDescriptor file(

@@ -13,6 +13,7 @@
 
 #include "base/signals.h"
 #include "base/text.h"
+#include "base/user_file.h"
 #include "profiler/cpu/cpu_kernels.h"
 #include "train/cpu/cpu_device.h"
 #include "train/run/device_choice.h"
@@ -189,13 +190,13 @@ int run(CommandLine& line, const arena::BlockedSignals& blocked) {
 
 int main(int argc, char** argv) {
     CommandLine line;
-    try {
-        catch_signals();
-        const arena::BlockedSignals blocked(leave_signals);
-        const ParsedLine parsed = parse_command_line(argc, argv, line);
-        return parsed.go ? run(line, blocked) : parsed.exit_code;
-    } catch (const std::exception& error) {
-        print_exception("", error);
-        return 3;
-    }
+    return arena::run_program(
+        "arena-train",
+        [&] {
+            catch_signals();
+            const arena::BlockedSignals blocked(leave_signals);
+            const ParsedLine parsed = parse_command_line(argc, argv, line);
+            return parsed.go ? run(line, blocked) : parsed.exit_code;
+        },
+        [](const std::exception& error) { print_exception("", error); });
 }
