@@ -146,7 +146,7 @@ mistake "another SchedulerType" "$(set_key SchedulerType sched/backfill); $resta
 mistake "no SchedulerType" "$(drop_key SchedulerType); $restart" 'SchedulerType: '
 mistake "no JobSubmitPlugins" "$(drop_key JobSubmitPlugins); $restart" 'JobSubmitPlugins: .*without arena'
 mistake "another plug-in behind ours" "$(set_key JobSubmitPlugins arena,all_partitions); $restart" 'JobSubmitPlugins: .*last one'
-mistake "no PrologFlags" "$(drop_key PrologFlags); $reconfigure" 'PrologFlags: .*without Alloc'
+mistake "half a SPANK part" "rm /usr/local/lib/slurm-arena/${version%.*}/libarena_spank.so" 'plugstack.conf: .*libarena_spank.so is not beside'
 mistake "no RequeueExitHold" "$(drop_key RequeueExitHold); $reconfigure" 'RequeueExitHold: .*without 99'
 mistake "a short PrologEpilogTimeout" "$(set_key PrologEpilogTimeout 60); $reconfigure" 'PrologEpilogTimeout: 60 s is too short'
 mistake "no BatchStartTimeout" "$(drop_key BatchStartTimeout); $reconfigure" 'BatchStartTimeout: 10 s is too short'

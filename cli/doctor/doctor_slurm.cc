@@ -171,17 +171,6 @@ std::optional<Fault> job_submit_plugins(const std::string& value) {
                  join(plugins, ",")};
 }
 
-std::optional<Fault> prolog_flags(const std::string& value) {
-    std::vector<std::string> flags = words(value, ',');
-    const auto runs_at_allocation = [](const std::string& flag) {
-        return flag == "Alloc" || flag == "Contain" || flag == "X11";  // the latter two imply Alloc
-    };
-    if (std::any_of(flags.begin(), flags.end(), runs_at_allocation)) return std::nullopt;
-    flags.emplace_back("Alloc");
-    return Fault{shown(value) + ": without Alloc no Prolog runs for a profile run",
-                 join(flags, ",")};
-}
-
 Judge requeue_exit_hold(std::int64_t code) {
     return [code](const std::string& list) -> std::optional<Fault> {
         if (list_has_code(list, code)) return std::nullopt;
@@ -350,7 +339,6 @@ std::vector<Finding> check_slurm(const Facts& facts) {
     line("RequeueExitHold", Apply::reconfigure, requeue_exit_hold(facts.config->requeue_exit_code));
     if (facts.config->loan_enabled) line("ReconfigFlags", Apply::restart_slurmctld, reconfig_flags);
     if (!facts.config->profile_enabled) return found;
-    line("PrologFlags", Apply::reconfigure, prolog_flags);
     for (const char* key : {"PrologEpilogTimeout", "BatchStartTimeout"})
         line(key, Apply::reconfigure, prolog_time(key, facts.config->profile_time_limit_s));
     return found;

@@ -162,7 +162,6 @@ END
 PluginDir=$plugin_dir$([[ $spank_dir == "$plugin_dir" ]] || echo ":$spank_dir"):$stock_plugins
 SchedulerType=sched/arena
 JobSubmitPlugins=arena
-PrologFlags=Alloc
 RequeueExitHold=99
 BatchStartTimeout=400
 PrologEpilogTimeout=1200

@@ -15,7 +15,7 @@
 burst_lost=() burst_vanished=() burst_twice=() burst_ran=0 burst_stop_ms=0
 
 start_burst_cluster() {
-    local nodes=$((($2 + 7) / 8)) options=(--arena off --conf-extra "PrologFlags=Alloc")
+    local nodes=$((($2 + 7) / 8)) options=(--arena off)
     [[ $1 != arena ]] || options=(--arena on --profile off)
     start_cluster --nodes "a40:${nodes}x8" "${options[@]}"
     cat >"$work/job" <<'END'

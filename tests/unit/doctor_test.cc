@@ -54,10 +54,13 @@ std::string own_user() {
 }
 
 std::map<std::string, std::string> good_slurm(const std::string& plugin_dir) {
-    return {{"PluginDir", plugin_dir},         {"SchedulerType", "sched/arena"},
-            {"JobSubmitPlugins", "lua,arena"}, {"PrologFlags", "Alloc,Contain"},
-            {"RequeueExitHold", "3,90-99"},    {"PrologEpilogTimeout", "360"},
-            {"BatchStartTimeout", "400 sec"},  {"GresTypes", "gpu"},
+    return {{"PluginDir", plugin_dir},
+            {"SchedulerType", "sched/arena"},
+            {"JobSubmitPlugins", "lua,arena"},
+            {"RequeueExitHold", "3,90-99"},
+            {"PrologEpilogTimeout", "360"},
+            {"BatchStartTimeout", "400 sec"},
+            {"GresTypes", "gpu"},
             {"SlurmUser", "slurm(64030)"}};
 }
 
@@ -227,7 +230,6 @@ TEST(each_mistake_is_bad_and_says_what_to_do) {
                    "without arena");
     assert_verdict(with("JobSubmitPlugins", "arena,lua"), "JobSubmitPlugins", Verdict::fail,
                    "last");
-    assert_verdict(with("PrologFlags", "(null)"), "PrologFlags", Verdict::fail, "without Alloc");
     assert_verdict(with("RequeueExitHold", "(null)"), "RequeueExitHold", Verdict::fail, "99");
     const double limit_s = good_facts(dir.path()).config->profile_time_limit_s;
     const auto seconds = [&](double more) {
