@@ -63,8 +63,8 @@ reports_libs = libarena_reports.la $(core_libs)
 
 noinst_LTLIBRARIES += libarena_site.la
 libarena_site_la_SOURCES = \
-	src/site/config.h src/site/config.cc src/site/leave_signals.h \
 	src/site/config.h src/site/config.cc \
+	src/site/leave_signals.h \
 	src/site/config_place.h \
 	src/site/config_sum.h \
 	src/site/gpu_facts.h src/site/gpu_facts.cc \

@@ -117,15 +117,13 @@ black_box_tests = \
 	tests/issues/i0016-a7-profiling-turns.t \
 	tests/issues/i0016-a8-false-reports.t \
 	tests/issues/i0016-a12-hanging-spool.t tests/issues/i0022-requeued-at-once.t \
-	tests/issues/i0035-a1-killed-by-our-move.t \
-	tests/issues/i0016-a12-hanging-spool.t tests/issues/i0022-requeued-at-once.t tests/issues/i0035-a4-a6-nodes.t \
+	tests/issues/i0035-a1-killed-by-our-move.t tests/issues/i0035-a4-a6-nodes.t \
 	# end
 issue_tests = \
 	tests/issues/i0016-a12-trust-and-silence.t \
 	tests/issues/i0016-a2-planted-directories.t \
 	tests/issues/i0017-a1-environment.t tests/issues/i0017-c3-quickstart-table.t \
 	tests/issues/i0016-b1-install-states.t \
-	tests/issues/i0035-b4-pages.t tests/issues/i0035-b5-scripts.t \
 	tests/issues/i0035-a3-rendezvous.t tests/issues/i0035-a7-inner-jobs.t \
 	tests/issues/i0035-b4-pages.t tests/issues/i0035-b5-scripts.t tests/issues/i0035-b5-full-output.t \
 	# end
@@ -138,8 +136,8 @@ CLEANFILES += tests/tools/hanging_open.so
 EXTRA_DIST += tests/tools/hanging_open.cc
 EXTRA_DIST += $(issue_tests)
 EXTRA_DIST += $(black_box_tests) \
-	tests/lib/arena.sh tests/lib/command.sh tests/lib/bare_debian.sh tests/lib/train.sh tests/lib/watched.sh tests/lib/loans.sh tests/lib/mpi.sh tests/lib/siblings.sh tests/lib/movers.sh \
-	tests/lib/arena.sh tests/lib/command.sh tests/lib/bare_debian.sh tests/lib/train.sh tests/lib/watched.sh tests/lib/hosts.sh tests/lib/loans.sh tests/lib/mpi.sh tests/lib/siblings.sh \
+	tests/lib/arena.sh tests/lib/command.sh tests/lib/bare_debian.sh tests/lib/train.sh tests/lib/watched.sh tests/lib/hosts.sh tests/lib/loans.sh \
+	tests/lib/mpi.sh tests/lib/movers.sh tests/lib/siblings.sh \
 	tests/packages/autopkgtest tests/packages/bare-debian tests/packages/bare-rpm tests/packages/rpm-content \
 	tests/soak/kill9 tests/soak/judge.awk tests/soak/moves \
 	tests/soak/submit-race tests/tools/race_submit.cc \
