@@ -36,7 +36,6 @@ libarena_core_la_SOURCES = \
 	src/core/comm_table.h src/core/comm_table.cc \
 	src/core/decision.h src/core/decision.cc \
 	src/core/hardware.h \
-	src/core/ignored_words.h src/core/ignored_words.cc \
 	src/core/limits.h src/core/limits.cc \
 	src/core/model.h src/core/model.cc \
 	src/core/model_fields.h src/core/model_fields.cc \

@@ -25,7 +25,6 @@
 namespace arena::cli {
 namespace {
 
-constexpr std::size_t max_model_bytes = 64 * 1024;
 constexpr std::string_view fixed_keys =
     "pp, dp, tp, micro_batch (or mb4, mb4x16), recompute=none|selective|full, zero=0..3, sp=0|1, "
     "vpp, cp, ep";

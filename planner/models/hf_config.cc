@@ -94,7 +94,9 @@ class WordCheck {
 
   private:
     void fail(const std::string& key, std::string sentence) {
-        if (!ignored_.take(key)) faults_.add(reader_.byte_of(key), key, std::move(sentence));
+        if (ignored_.take(key)) return;
+        const bool is_told = faults_.is_first();  // each place costs a walk over the text
+        faults_.add(is_told ? reader_.byte_of(key) : std::nullopt, key, std::move(sentence));
     }
 
     void classes() {

@@ -5,8 +5,8 @@
 #include <string_view>
 
 #include "base/result.h"
-#include "core/ignored_words.h"
 #include "core/model.h"
+#include "core/model_fields.h"
 
 namespace arena {
 

@@ -19,7 +19,7 @@ using Effect = WordTable::Effect;
 constexpr std::size_t max_words = 4096, max_pattern = 10000;
 
 /// Read options without a value behind them.
-constexpr std::array<std::string_view, 20> switches{"--swiglu",
+constexpr std::array<std::string_view, 19> switches{"--swiglu",
                                                     "--quick-geglu",
                                                     "--geglu",
                                                     "--group-query-attention",
@@ -37,8 +37,7 @@ constexpr std::array<std::string_view, 20> switches{"--swiglu",
                                                     "--fp8-e4m3",
                                                     "--fp8-hybrid",
                                                     "--squared-relu",
-                                                    "--bert-no-binary-head",
-                                                    ""};
+                                                    "--bert-no-binary-head"};
 
 struct Word {
     std::string text;

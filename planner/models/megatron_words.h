@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "core/ignored_words.h"
+#include "core/model_fields.h"
 #include "planner/models/words.h"
 
 namespace arena {

@@ -7,16 +7,17 @@
 #include <vector>
 
 #include "base/result.h"
-#include "core/ignored_words.h"
 #include "core/model.h"
+#include "core/model_fields.h"
 
 namespace arena {
 
-inline constexpr std::size_t max_model_bytes = 64 * 1024;
+/// A config.json that names a thousand classes twice has 70 KB.
+inline constexpr std::size_t max_model_bytes = 128 * 1024;
 
 /// `text` is a Hugging Face config.json, Megatron-LM's arguments or our YAML (arena-model(5)), at
-/// most 64 KiB. A model_type, a family, a key or an option that is unknown or cannot be priced is
-/// refused with its place and what is accepted, unless it is to be ignored.
+/// most 128 KiB, YAML 64 KiB. A model_type, a family, a key or an option that is unknown or cannot
+/// be priced is refused with its place and what is accepted, unless it is to be ignored.
 Result<Model> parse_model(std::string_view text, std::string_view name, IgnoredWords&);
 Result<Model> parse_model(std::string_view text, std::string_view name);
 /// Its kinds: a config.json of one of the types of hf_types.h.

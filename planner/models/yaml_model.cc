@@ -200,7 +200,7 @@ bool looks_like_json(std::string_view text) {
 
 Result<Model> parse_yaml_model(std::string_view text, std::string_view name,
                                IgnoredWords& ignored) {
-    const Result<YamlNode> root = parse_yaml(text, name, {.bytes = max_model_bytes});
+    const Result<YamlNode> root = parse_yaml(text, name);
     if (!root) return root.error();
     if (root->kind != YamlNode::Kind::map)
         return usage_error(

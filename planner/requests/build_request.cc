@@ -9,7 +9,6 @@
 #include <string>
 
 #include "base/text.h"
-#include "core/ignored_words.h"
 #include "core/model_fields.h"
 #include "planner/models/megatron_args.h"
 #include "planner/models/model.h"

@@ -51,4 +51,26 @@ inline constexpr double max_capacity_factor = 1024;
 inline constexpr std::size_t max_resnet_stages = 16;
 inline constexpr std::int64_t max_resnet_blocks = 10000;  ///< of one stage
 
+/// Words that a reader passes over because the user says so, and which of them it met.
+class IgnoredWords {
+  public:
+    IgnoredWords() = default;
+    explicit IgnoredWords(std::vector<std::string> asked) : asked_(std::move(asked)) {}
+    void ask(std::string word) { asked_.push_back(std::move(word)); }
+    /// Whether the word is to be passed over; it is then one of taken().
+    bool take(std::string_view word);
+    /// A part of the text that the reader always passes over.
+    void note(std::string word) { taken_.push_back(std::move(word)); }
+    /// In the order of the text, each once.
+    [[nodiscard]] const std::vector<std::string>& taken() const { return taken_; }
+    /// Asked for, but not in the text.
+    [[nodiscard]] std::vector<std::string> idle() const;
+
+  private:
+    std::vector<std::string> asked_, taken_;
+};
+
+/// "--some-option,some_key": 1 to 64 words, each of 1 to 128 characters of a key or an option.
+Result<std::vector<std::string>> read_ignored_words(std::string_view list);
+
 }  // namespace arena

@@ -9,7 +9,6 @@
 #include <array>
 
 #include "base/text.h"
-#include "core/ignored_words.h"
 #include "core/limits.h"
 #include "core/model_fields.h"
 #include "request/launchers.h"

@@ -18,7 +18,7 @@
 namespace arena {
 
 inline constexpr std::size_t max_record_bytes = 32 * 1024;
-inline constexpr std::size_t max_model_file_bytes = 64 * 1024;
+inline constexpr std::size_t max_model_file_bytes = 128 * 1024;
 inline constexpr std::size_t max_directives = 64;
 inline constexpr std::string_view record_variable = "ARENA_RECORD";
 inline constexpr std::int64_t max_steps = std::int64_t{1} << 40;
