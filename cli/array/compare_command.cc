@@ -8,7 +8,7 @@
 
 #include "array/baselines.h"
 #include "array/list_rule.h"
-#include "base/counted.h"
+#include "base/count_text.h"
 #include "cli/array/array_files.h"
 #include "cli/array/commands.h"
 #include "cli/array/compare_models.h"

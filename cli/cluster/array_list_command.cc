@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "base/counted.h"
+#include "base/count_text.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "cli/cluster/ask_scheduler.h"

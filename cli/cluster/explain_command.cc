@@ -11,7 +11,7 @@
 #include <set>
 #include <tuple>
 
-#include "base/counted.h"
+#include "base/count_text.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "cli/cluster/commands.h"

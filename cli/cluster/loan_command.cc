@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "base/counted.h"
+#include "base/count_text.h"
 #include "base/hostlist.h"
 #include "base/json.h"
 #include "base/text.h"

@@ -9,7 +9,7 @@
 #include <map>
 #include <memory>
 
-#include "base/counted.h"
+#include "base/count_text.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "cli/cluster/commands.h"

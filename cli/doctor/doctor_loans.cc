@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <set>
 
-#include "base/counted.h"
+#include "base/count_text.h"
 #include "base/text.h"
 #include "cli/doctor/doctor_parts.h"
 

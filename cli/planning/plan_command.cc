@@ -10,7 +10,7 @@
 #include <optional>
 #include <tuple>
 
-#include "base/counted.h"
+#include "base/count_text.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "cli/common/wrap.h"

@@ -9,7 +9,7 @@
 #include <memory>
 #include <optional>
 
-#include "base/counted.h"
+#include "base/count_text.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "baselines/registry.h"

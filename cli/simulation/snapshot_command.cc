@@ -6,7 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 
-#include "base/counted.h"
+#include "base/count_text.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "baselines/registry.h"

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <memory>
 
-#include "base/counted.h"
+#include "base/count_text.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "cli/simulation/commands.h"

@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "base/counted.h"
+#include "base/count_text.h"
 #include "base/text.h"
 
 namespace arena {

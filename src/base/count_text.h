@@ -1,12 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// How many parameters a model has, for people.
+// Numbers of things in words to people: parameters of a model, and that one is not "1 nodes".
 #pragma once
 
 #include <string>
+#include <string_view>
 
 namespace arena {
 
 /// Three digits: "8.03 B", "124 M".
 std::string count_text(double n);
+
+/// "1 node", "0 nodes", "2 nodes": nouns whose plural ends in s.
+template <typename Number>
+std::string counted(Number n, std::string_view noun) {
+    return std::to_string(n).append(" ").append(noun).append(n == 1 ? "" : "s");
+}
 
 }  // namespace arena

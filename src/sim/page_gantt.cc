@@ -8,7 +8,7 @@
 #include <numeric>
 #include <tuple>
 
-#include "base/counted.h"
+#include "base/count_text.h"
 #include "sim/page_parts.h"
 
 namespace arena::sim {

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "base/counted.h"
+#include "base/count_text.h"
 #include "sim/page_parts.h"
 
 namespace arena::sim {

@@ -6,7 +6,7 @@
 #include <chrono>
 #include <cmath>
 
-#include "base/counted.h"
+#include "base/count_text.h"
 #include "policy/work_left.h"
 #include "sim/simulation.h"
 

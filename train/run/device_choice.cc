@@ -9,7 +9,7 @@
 #include <filesystem>
 #include <string>
 
-#include "base/counted.h"
+#include "base/count_text.h"
 #include "base/text.h"
 #include "base/trusted_path.h"
 #include "installed_paths.h"

@@ -15,7 +15,7 @@
 #include <thread>
 #include <utility>
 
-#include "base/counted.h"
+#include "base/count_text.h"
 #include "base/json.h"
 #include "base/statistics.h"
 #include "base/text.h"

@@ -7,7 +7,7 @@
 
 #include <algorithm>
 
-#include "base/counted.h"
+#include "base/count_text.h"
 #include "base/text.h"
 #include "watch/chief/state.h"
 

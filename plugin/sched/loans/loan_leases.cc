@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <set>
 
-#include "base/counted.h"
+#include "base/count_text.h"
 #include "base/text.h"
 #include "plugin/sched/loans/loan_book.h"
 #include "policy/loans/reclaim_moves.h"

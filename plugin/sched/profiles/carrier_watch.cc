@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <set>
 
-#include "base/counted.h"
+#include "base/count_text.h"
 #include "plugin/sched/host/one_word.h"
 
 namespace arena {

@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/counted.h"
+#include "base/count_text.h"
 #include "plugin/sched/host/nonce.h"
 #include "plugin/sched/host/one_word.h"
 
