@@ -257,7 +257,7 @@ TEST(tensor_parallelism_splits_the_channels_of_a_residual_network) {
     }
     const double stem = embedding_shard_parameters(m, 1);
     ck_assert_double_eq(embedding_shard_parameters(m, 4), stem / 4);
-    ck_assert_double_eq(head_shard_parameters(m, 4), (2048 / 4 + 1) * 1000);
+    ck_assert_double_eq(head_shard_parameters(m, ShardShape{.tp = 4}), (2048 / 4 + 1) * 1000);
     const ShardOperators half = shard_operators(m, Precision::fp32, {2, 4, false});
     for (const OpCount& op : half.embedding)
         if (op.shape.kind == OpKind::conv)
@@ -319,9 +319,10 @@ TEST(layers_sum_to_the_model) {
                 real(run.count) * shard_parameters(m, list.kinds[run.kind], {1, 1, false}).total();
         }
         ck_assert_int_eq(layers, m.layers);
-        const double ends = m.family == Family::wide_resnet
-                                ? embedding_shard_parameters(m, 1) + head_shard_parameters(m, {})
-                                : parameter_count(m) - held;
+        const double ends =
+            m.family == Family::wide_resnet
+                ? embedding_shard_parameters(m, 1) + head_shard_parameters(m, ShardShape{})
+                : parameter_count(m) - held;
         ck_assert_double_eq_tol((held + ends) / parameter_count(m), 1, 1e-9);
         // Layers that are listed one by one are all there is.
         ck_assert(m.family == Family::custom ? ends == 0 : ends > 0);
