@@ -263,7 +263,7 @@ TEST(where_slurmctld_has_no_memory_left_nothing_is_planned_until_it_has) {
               std::find_if(scene.host.calls.begin(), scene.host.calls.end(),
                            [](const std::string& call) { return call.starts_with("start 1"); }));
     const std::string told = scheduler->explain(1);
-    ck_assert_msg(told.find("no plan is made: slurmctld may take 160.0 MiB more (ulimit -v") !=
+    ck_assert_msg(told.find("no plan is made: slurmctld may take 128.0 MiB more (ulimit -v") !=
                       std::string::npos,
                   "%s", told.c_str());
     left = std::size_t{1} << 30;
