@@ -82,7 +82,7 @@ std::string Fifo::wait_reason(const Task& task, const Candidate& shape) {
     Placement found;
     if (!free_.place(task, *shape.choice, found))
         return fmt::format("waits for {}: {}", short_form(grid),
-                           why_not_free(task, *shape.choice, free_));
+                           why_not_free(problem_, task, *shape.choice, free_));
     free_.remove(task, found);
     const auto claimed = std::find_if(found.nodes.begin(), found.nodes.end(),
                                       [&](NodeIndex n) { return claims_[n].jobs > 0; });

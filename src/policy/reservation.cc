@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <set>
 #include <tuple>
 
@@ -59,8 +60,13 @@ const Offer* shape_for(const Problem& problem, const Task& task, std::span<const
 
 }  // namespace
 
-std::string_view why_not_free(const Task& task, const Choice& choice, const Packing& packing) {
-    if (!packing.could_fit(choice)) return "not enough free now";
+std::string_view why_not_free(const Problem& problem, const Task& task, const Choice& choice,
+                              const Packing& packing) {
+    std::int64_t free = 0;
+    for (NodeIndex n = 0; n < problem.snapshot().nodes.size(); ++n)
+        if (problem.type_of_node(n) == choice.type && packing.is_in_set(task.job->node_set, n))
+            free += packing.left_on(n).gpus;
+    if (free < choice.gpus) return "not enough free now";
     if (packing.could_stand(task, choice))
         return "the CPUs or the memory beside the free GPUs are in use";
     return "as many are free, but in pieces: a job has the same number on each of its nodes";
@@ -68,26 +74,27 @@ std::string_view why_not_free(const Task& task, const Choice& choice, const Pack
 
 Leftover::Leftover(const Problem& problem, const Packing& left, std::span<const Action> actions,
                    const std::vector<bool>& keeps)
-    : packing(&left), shared(problem.types()) {
-    const auto share = [&](const Grid& grid) {
-        if (const std::int32_t type = problem.type_of(grid.gpu_type); type >= 0)
-            shared[static_cast<std::size_t>(type)] = true;
-    };
+    : packing(&left) {
     for (const Action& action : actions)
-        if (action.kind == ActionKind::start || action.kind == ActionKind::resize)
-            share(action.offer.grid);
-    for (std::size_t i = 0; i < keeps.size(); ++i)
-        if (keeps[i]) share(problem.tasks()[i].job->current->grid);
+        given.insert(given.end(), action.nodes.begin(), action.nodes.end());
+    for (std::size_t i = 0; i < keeps.size(); ++i) {
+        const std::vector<NodeIndex>& nodes = problem.tasks()[i].job->nodes;
+        if (keeps[i]) given.insert(given.end(), nodes.begin(), nodes.end());
+    }
 }
 
 std::string waits_for(const Problem& problem, const Task& task, const Offer& offer,
                       const Leftover& left) {
     const Choice& choice = problem.choice(problem.find_choice(task, offer.grid));
-    const bool shared =
-        left.shared[static_cast<std::size_t>(choice.type)] || left.packing->has_room(task, choice);
-    return fmt::format(
-        "waits for {}: {}", short_form(offer.grid),
-        shared ? "others make more of the GPUs now" : why_not_free(task, choice, *left.packing));
+    const bool others_have_some =
+        std::any_of(left.given.begin(), left.given.end(), [&](NodeIndex n) {
+            return problem.type_of_node(n) == choice.type &&
+                   left.packing->is_in_set(task.job->node_set, n);
+        });
+    const bool others = others_have_some || left.packing->has_room(task, choice);
+    return fmt::format("waits for {}: {}", short_form(offer.grid),
+                       others ? "others make more of the GPUs now"
+                              : why_not_free(problem, task, choice, *left.packing));
 }
 
 std::vector<NodeIndex> hosts_of(const Problem& problem, const Task& task, const Offer& offer) {

@@ -18,16 +18,16 @@ std::vector<NodeIndex> hosts_of(const Problem&, const Task&, const Offer&);
 
 /// What a decision leaves, for whoever is told why it waits.
 struct Leftover {
-    const Packing* packing;    ///< what is free then
-    std::vector<bool> shared;  ///< by GPU type: the decision gives some of it to others
-    /// Counts the tasks of the actions, and those that keep what they run with.
+    const Packing* packing;        ///< what is free then
+    std::vector<NodeIndex> given;  ///< nodes that the decision gives to others, or leaves them
+    /// Those of the actions, and of the tasks that keep what they run with.
     Leftover(const Problem&, const Packing&, std::span<const Action>,
              const std::vector<bool>& keeps = {});
 };
 
 /// Of a choice that finds no nodes in what is free, though nobody else has them: too few GPUs, or
 /// in pieces.
-std::string_view why_not_free(const Task&, const Choice&, const Packing&);
+std::string_view why_not_free(const Problem&, const Task&, const Choice&, const Packing&);
 
 /// "waits for 4xa40: " and what is in its way: others, too few free GPUs, or free GPUs in pieces.
 std::string waits_for(const Problem&, const Task&, const Offer&, const Leftover&);
