@@ -441,7 +441,7 @@ TEST(what_slurm_refuses_at_once_is_refused) {
             "8 GPUs take at least 2 nodes here; partition main (MaxNodes, EnforcePartLimits=ALL) "
             "allows a job 1");
     (void)accepted(request({{"gpus", "4-8"}}), with({one_node}));
-    refused(request({{"gpus", "5-8"}}), with({one_node}), "8 GPUs take at least 2 nodes");
+    refused(request({{"gpus", "5-8"}}), with({one_node}), "6 GPUs take at least 2 nodes");
     refused(request({{"gpus", "2"}, {"plan", "tp2"}}),
             with({{HardLimit::Of::gpus_per_node, 1, "QOS thin"}}), "QOS thin allows");
     (void)accepted(request({{"gpus", "2"}}), with({{HardLimit::Of::gpus_per_node, 1, "QOS thin"}}));
