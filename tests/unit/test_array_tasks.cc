@@ -75,24 +75,6 @@ TEST(a_record_says_what_the_tasks_before_it_wait_for) {
     says("waits for earlier tasks of its array: at most 2");
 }
 
-TEST(a_record_says_what_the_tasks_before_it_wait_for) {
-    ArrayScene scene;
-    scene.record(1, 4, 2);
-    scene.task(2, 1, 0);
-    scene.task(3, 1, 1);
-    scene.host.view.jobs[1].no_nodes = scene.host.view.jobs[2].no_nodes = "BadConstraints: none";
-    const auto scheduler = scene.scheduler();
-    const auto says = [&](const std::string& words) {
-        scheduler->round();
-        scheduler->round();
-        ck_assert_msg(scene.reason_of(1).find(words) != std::string::npos, "%s",
-                      scene.reason_of(1).c_str());
-    };
-    says("as the tasks before it: BadConstraints: none; at most 2 wait or run at a time");
-    scene.host.view.jobs[1].facts.state = HostJobState::running;
-    says("waits for earlier tasks of its array: at most 2");
-}
-
 TEST(a_carrier_outlasts_its_members_where_that_is_allowed) {
     const auto limit = [](CarrierTime time, std::int64_t minutes) {
         return limit_for_member(time, minutes).value_or(-1);

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <string>
 
+#include "base/text.h"
 #include "store/store.h"
 #include "suite.h"
 
