@@ -39,7 +39,7 @@ export work
 # answer OPTIONS...: what the job prints
 answer() {
     local id
-    id=$(submit -o "$work/%j.out" --arena-model=gpt2 --arena-batch=16 --arena-gpus=4-4 --arena-types=a40 --arena-plan=dp4,tp1,pp1 -t 5 "$@" "$job") ||
+    id=$(submit -o "$work/%j.out" --arena-model=gpt2 --arena-launcher=env --arena-batch=16 --arena-gpus=4-4 --arena-types=a40 --arena-plan=dp4,tp1,pp1 -t 5 "$@" "$job") ||
         { diag "$id"; return 1; }
     wait_for_state "$id" COMPLETED 60
     cat "$work/$id.out"

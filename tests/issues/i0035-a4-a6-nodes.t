@@ -69,7 +69,7 @@ llama() {
     none
     return 1
 }
-ok "a model that fits no GPU is refused" wait_until llama
+if wait_until llama; then pass "a model that fits no GPU is refused"; else fail "a model that fits no GPU is refused" "$out"; fi
 like "$out" 'no plan fits on any node of this cluster: .*memory: the smallest plan needs [0-9.]+ GiB per GPU, [0-9.]+ GiB more than the [0-9.]+ GiB' \
     "with its bytes"
 like "$(sbatch -p one --gres=gpu:a40:4 -N2 --wrap true 2>&1)" 'Node count|limit' "stock refuses two nodes where MaxNodes is 1 and limits are enforced"

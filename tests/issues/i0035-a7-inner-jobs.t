@@ -17,7 +17,7 @@ sbatch -W -n1 -t 1 -o /dev/null "\$@" "$inner" "\$name" >/dev/null
 END
 chmod +x "$work/submit"
 outer=$(script '"$work/submit" "$1.script"
-[[ $2 != arena-too ]] || "$work/submit" "$1.arena" --arena-model=gpt2 --arena-batch=16 --arena-gpus=1-1
+[[ $2 != arena-too ]] || "$work/submit" "$1.arena" --arena-model=gpt2 --arena-launcher=env --arena-batch=16 --arena-gpus=1-1
 srun -N1 -n1 -c1 --overlap "$work/submit" "$1.rank"')
 # A job of its own each: what they are, when and where they run.
 own='SLURM_JOB_ID|SLURM_JOBID|SLURM_JOB_SLUID|SLURM_TASK_PID|SLURM_TOPOLOGY_ADDR|TMPDIR|SLURM_JOB_START_TIME|SLURM_JOB_END_TIME'
@@ -39,7 +39,7 @@ alike() {
         is "$(diff <(described "$stock.$from") <(described "$1.$from"))" "" "$1: a job submitted by its $from has the environment that stock Slurm gives it"
     done
 }
-arena=(--arena-model=bert-large --arena-batch=32 --arena-gpus=2-2 --arena-types=a40)
+arena=(--arena-launcher=env --arena-model=bert-large --arena-batch=32 --arena-gpus=2-2 --arena-types=a40)
 ok "a stock job submits jobs" runs stock -N1 --ntasks-per-node=2 -c 4 --gres=gpu:a40:2
 more="arena-too"
 ok "an Arena job of the same shape does, too" runs planned "${arena[@]}" -c 4

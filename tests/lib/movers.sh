@@ -64,7 +64,7 @@ END
     printf '#!/bin/bash\nexec "$MOVER_TRAINER"\n' | tee bin/nemo >bin/python
     chmod 755 bin/*
     echo '{}' >settings.json
-    write_tiny_model tiny.yaml
+    write_tiny_model tiny.yaml && sed -i 's/fp32/bf16/' tiny.yaml   # what every framework has a word for
     cat >loop <<'END'
 #!/bin/bash
 srun bash -c ': >"$MOVER_STATE/$SLURM_JOB_ID.up.${SLURM_RESTART_COUNT:-0}.$SLURM_PROCID"; while :; do sleep 0.2; done'

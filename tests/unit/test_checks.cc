@@ -181,7 +181,10 @@ struct ChecksScene : Scene {
     void fact(const std::string& until) { host.view.node_records[0].extra = slow_n1 + until; }
     /// What the host was told to write stands there.
     void written() {
-        if (!host.extras.empty()) host.view.node_records[0].extra = host.extras.back().after;
+        const auto& nodes = host.view.snapshot.nodes;
+        for (const auto& change : host.extras)
+            for (NodeIndex i = 0; i < nodes.size(); ++i)
+                if (nodes[i].name == change.node) host.view.node_records[i].extra = change.after;
     }
     [[nodiscard]] std::size_t checks() const {
         return static_cast<std::size_t>(

@@ -57,7 +57,7 @@ TEST(a_run_corrects_its_offer_and_damped_its_neighbours) {
     std::vector<Observation> list;
     add_observation(list, run);
     add_observation(list, {run.grid, run.plan, 1.2, 1.0, 0.2});
-    add_observation(list, {run.grid, offers[1].plan, 1e9, 1.0, 0});
+    add_observation(list, {run.grid, offers[1].plan, INFINITY, 1.0, 0});
     add_observation(list, {run.grid, offers[1].plan, 0, 1.0, 0});
     ck_assert_uint_eq(list.size(), 1);
     const std::vector<Offer> again = correct_offers(offers, list);

@@ -38,10 +38,8 @@ bool offered(const std::vector<Offer>& offers, const std::string& gpu_type) {
                        [&](const Offer& offer) { return offer.grid.gpu_type == gpu_type; });
 }
 
-bool takes_many_nodes(const std::vector<Offer>& offers) {
-    return std::any_of(offers.begin(), offers.end(),
-                       [](const Offer& offer) { return offer.grid.nodes > 1; });
-}
+/// What it would have first: nearly every job could have its GPUs in pieces, too.
+bool takes_many_nodes(const std::vector<Offer>& offers) { return offers.front().grid.nodes > 1; }
 
 bool is_lent(const PartitionSlot& slot, const Config& config) {
     return config.loan_enabled && slot.partition == config.loan_partition;
