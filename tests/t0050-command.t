@@ -108,7 +108,7 @@ columns=framework,family,gpu,gpus,gpus_per_node,layers,hidden,heads,seq,vocab,tp
 row=NeMo,gpt,A100,8,8,24,2048,16,1024,51200,2,2,2,4,64,bf16,zero0,ok,1.5
 printf '%s\n' "$columns" "$row" "${row/NeMo/none of ours}" "${row/zero0/zero9}" >runs.csv
 exits 0 'evaluate prices a table' "$arena" evaluate runs.csv
-like "$(cat out)" "framework 'none of ours' \(1 rows\) is not in the table" 'and says whose constants are the default'
+like "$(cat out)" "framework 'none of ours' \(1 row\) is not in the table" 'and says whose constants are the default'
 exits 0 'evaluate answers in JSON' "$arena" --json evaluate runs.csv
 json 'one document with what is unknown and what is left out' '.all.n == 2 and (.error == null) and
     .unknown_frameworks == [{framework: "none of ours", n: 1}] and

@@ -51,7 +51,7 @@ ok 'and that of AdminComment' submit --hold --arena-model=gpt2 --arena-launcher=
     --arena-plan="$(job_field "$second" AdminComment | sed 's/.*plan=\([^ ]*\).*/\1/')" -o /dev/null "$long"
 like "$(submit --hold --arena-model=gpt2 --arena-launcher=env --arena-batch=32 --arena-plan=pp1,dp2,tp1,mb4x16 --wrap true)" \
     'mb4x16 of dp2 makes 128 samples, not the batch 32' 'one of another batch is refused'
-pinned=$(submit --hold --arena-model=gpt2 --arena-launcher=env --arena-batch=32 --arena-plan=pp1,tp1,mb4x4 --wrap true)
+pinned=$(submit --hold --arena-model=gpt2 --arena-launcher=env --arena-batch=32 --arena-plan=pp2,tp1,mb4x4 --wrap true)
 like "$(scontrol show job "$pinned")" 'JobId' 'micro-batches and their number say the replicas'
 ok 'queue has them in 100 columns' bash -c "arena queue | awk 'length(\$0) > 100 { exit 1 }'"
 scancel "$wide" "$pinned"

@@ -217,7 +217,7 @@ forged "a record with a type that is not there is refused" "v100" "ARENA_RECORD=
 echo 'enabled: false' >>"$cluster_dir/arena.yaml"
 arena "a switched-off Arena refuses" "switched off" "${good[@]}"
 sed -i '$d' "$cluster_dir/arena.yaml"
-job=$(submit --hold "${good[@]}" "$plain")
+job=$(submit --hold "${any[@]}" "$plain")
 like "$job" '^[0-9]+$' "a switched-on Arena takes jobs again, without a restart"
 scancel "$job"
 echo 'nonsense: 1' >>"$cluster_dir/arena.yaml"
