@@ -60,9 +60,9 @@ like "$(submit --arena-model=tiny --arena-batch=1008 "$plain")" '^[0-9]+$' "so i
 like "$(submit "$(script '#ARENA family=gpt layers=2 hidden=64 heads=4 vocab=1000 seq-length=128 name=tiny batch=1009')")" \
     '^[0-9]+$' "a model in #ARENA lines is taken"
 like "$("$forge" "$(script "$arena_lines"$'\n#ARENA batch=1010')")" '^[0-9]+$' "#ARENA lines work without sbatch"
-held=$(submit --hold --arena-model=gpt2 --arena-batch=1011 "$plain")
-limited=$(submit --arena-cpus-per-gpu=6 --arena-mem-per-gpu=2G --arena-model=gpt2 --arena-batch=1012 "$plain")
-shaped=$(sbatch -N2 -n4 -c3 --arena-model=gpt2 --arena-batch=1013 "$plain" 2>&1)
+held=$(submit --hold --arena-model=gpt2 --arena-launcher=env --arena-batch=1011 "$plain")
+limited=$(submit --arena-cpus-per-gpu=6 --arena-mem-per-gpu=2G --arena-model=gpt2 --arena-launcher=env --arena-batch=1012 "$plain")
+shaped=$(sbatch -N2 -n4 -c3 --arena-model=gpt2 --arena-launcher=env --arena-batch=1013 "$plain" 2>&1)
 like "$shaped" 'arena: the numbers of nodes and tasks are chosen by Arena' "a note says that -N and -n are not taken over"
 ok "slurmctld saves the jobs" wait_saved
 for batch in 1002 1003 1004 1005 1006 1010; do
@@ -88,14 +88,14 @@ is "$(job_field "$job" NumTasks)" 1 "and one task"
 is "$(job_field "$job" TresPerNode)" "" "and no GPU"
 is "$(job_field "$job" Requeue)" 1 "it may be requeued"
 like "$(job_field "$job" AdminComment)" '^arena:v1 state=submitted model=gpt2' "AdminComment says what it is"
-stale=$(SLURM_NTASKS=9 SLURM_GPUS=9 ARENA_PP=9 KEPT=1 sbatch --parsable -N2 -n4 --arena-model=gpt2 --arena-batch=1020 \
+stale=$(SLURM_NTASKS=9 SLURM_GPUS=9 ARENA_PP=9 KEPT=1 sbatch --parsable -N2 -n4 --arena-model=gpt2 --arena-launcher=env --arena-batch=1020 \
     "$plain" 2>/dev/null)
 like "$(environment "$stale")" $'\nKEPT=1\n' "its environment is kept"
 unlike "$(environment "$stale")" '(SLURM_NTASKS|SLURM_NPROCS|SLURM_GPUS|SLURM_NNODES|ARENA_PP|ARENA_RECORD|arena_arena)' \
     "but for what would contradict the plan"
 
 # ---- interactive jobs, jobs inside jobs -----------------------------------------------------------------
-timeout 20 salloc -J shell --arena-model=gpt2 --arena-batch=8 true >"$work/salloc.out" 2>&1 &
+timeout 20 salloc -J shell --arena-model=gpt2 --arena-launcher=env --arena-batch=8 true >"$work/salloc.out" 2>&1 &
 ok "an allocation of salloc's is an Arena job" wait_until '[[ $(job_field "$(squeue -h -n shell -o %i)" AdminComment) == "arena:v1 state=submitted model=gpt2" ]]'
 shell=$(squeue -h -n shell -o %i)
 is "$(job_field "$shell" Priority)" 0 "held until it has a plan"
@@ -103,11 +103,11 @@ scancel "$shell"
 wait $!
 like "$(<"$work/salloc.out")" 'has been revoked|cancelled|CANCELLED' "salloc is told when it is cancelled"
 for option in '--arena-elastic|arena: .*elastic.* is for batch jobs' '--arena-slowdown=mitigate|arena: .*mitigate is for batch jobs' '--immediate|--immediate cannot be combined'; do
-    out=$(timeout 20 salloc --arena-model=gpt2 --arena-batch=8 "${option%%|*}" true 2>&1)
+    out=$(timeout 20 salloc --arena-model=gpt2 --arena-launcher=env --arena-batch=8 "${option%%|*}" true 2>&1)
     isnt $? 0 "salloc ${option%%|*} is refused"
     like "$out" "${option#*|}" "in a sentence"
 done
-out=$(timeout 20 srun --arena-model=gpt2 --arena-batch=8 echo ran 2>&1)
+out=$(timeout 20 srun --arena-model=gpt2 --arena-launcher=env --arena-batch=8 echo ran 2>&1)
 like "$out" 'srun: arena: .*ordinary' "srun says that its own allocation is an ordinary job"
 like "$out" $'(^|\n)ran' "and runs"
 out=$(timeout 20 salloc srun --arena-model=/dev/zero echo ran 2>&1)
@@ -168,7 +168,7 @@ done
 is "$(job_field "$job" TimeLimit) $(job_field "$job" JobName) $(job_field "$job" Nice)" "00:07:00 renamed 3" \
     "and all take effect"
 if ((EUID == 0)); then
-    mine=$(runuser -u nobody -- env SLURM_CONF="$SLURM_CONF" sbatch --parsable -o /dev/null --arena-model=gpt2 --arena-batch=1030 "$plain")
+    mine=$(runuser -u nobody -- env SLURM_CONF="$SLURM_CONF" sbatch --parsable -o /dev/null --arena-model=gpt2 --arena-launcher=env --arena-batch=1030 "$plain")
     # shellcheck disable=SC2317  # called by ok
     as_nobody() { runuser -u nobody -- env SLURM_CONF="$SLURM_CONF" scontrol "$@"; }
     ok "a user releases an own job" as_nobody release "$mine"

@@ -103,16 +103,17 @@ if command -v sqlite3 >/dev/null; then
     echo "BEGIN IMMEDIATE; SELECT 'held';" >&9
     ok "another process has the store to itself" wait_until "grep -q held '$work/held'"
     start good-locked v100
-    ends good-locked analytic
-    isnt "$(failures '.*another process holds it')" 0 "slurmctld's log says why"
+    ends good-locked profiled
+    isnt "$(grep -c 'another process holds it.*waits in the spool, and counts meanwhile' "$log")" 0 "slurmctld's log says why the store has it not"
     echo "COMMIT;" >&9
     exec 9>&-
     wait $holder
+    ok "the store takes it once it is free" wait_until "grep -q 'profile store: it has taken 1 result that waited' '$log'" 60
     is "$(arena profile verify)" "ok    every row of the profile store" "the store is whole"
     start good-unlocked v100
     ends good-unlocked profiled
 else
-    skip 7 "sqlite3 is not installed: nobody can hold the store"
+    skip 8 "sqlite3 is not installed: nobody can hold the store"
 fi
 
 # ---- a corrupt store, and one of a newer version, at the start of slurmctld ------------------------------------

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "base/count_text.h"
 #include "base/text.h"
 #include "planner/hardware/hardware.h"
 #include "planner/hardware/measured_links.h"
@@ -93,7 +94,8 @@ void Measurements::import_unkept(double now_s) {
         unkept_runs_.erase(unkept_runs_.begin());
     }
     if (unkept_runs_.empty())
-        host_.log_info(fmt::format("profile store: it has taken {} result(s) that waited", waited));
+        host_.log_info(
+            fmt::format("profile store: it has taken {} that waited", counted(waited, "result")));
 }
 
 /// An administrator may have put right what was wrong with a store that is closed.
