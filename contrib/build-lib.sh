@@ -55,9 +55,9 @@ install_packages() {
     fi
 }
 
-# With ccache, where it is installed: what does not include Slurm's headers is compiled once for all Slurms. In another
-# build directory it is the same object, but for what a debugger is told of that directory.
-export CCACHE_NOHASHDIR=1
+# With ccache, where it is installed: what does not include Slurm's headers is compiled once for all Slurms, and for all
+# clones. In another directory it is the same object, but for what a debugger is told of that directory.
+export CCACHE_NOHASHDIR=1 CCACHE_BASEDIR=$top
 run_configure() { # OPTIONS...
     local ccache=''
     ! command -v ccache >/dev/null || ccache='ccache '
