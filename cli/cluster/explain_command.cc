@@ -128,10 +128,12 @@ std::string settings_text(const Plan& plan) {
 void print_choice(const Explanation& e) {
     if (e.chosen < 0 || e.chosen >= static_cast<std::int64_t>(e.offers.size())) return;
     const Offer& chosen = e.offers[static_cast<std::size_t>(e.chosen)];
-    fmt::print("\nChosen: {}, {}\n", short_form(chosen.grid),
-               e.chosen == 0
-                   ? "the best offer."
-                   : "the best of those whose nodes were free and not kept for a job ahead.");
+    const bool waits = e.state.starts_with("waiting");
+    fmt::print("\n{}: {}, {}\n", waits ? "Waits with" : "Chosen", short_form(chosen.grid),
+               e.chosen == 0 ? "the best offer."
+               : waits       ? "which is worth most to it now."
+                             : "the best of those whose nodes were free and not kept for a job "
+                               "ahead.");
     if (const std::string settings = settings_text(chosen.plan); !settings.empty())
         fmt::print("It has: {}.\n", settings);
 }

@@ -108,9 +108,8 @@ std::string end_of(const Json& fact, const std::string& node) {
 }
 
 std::string doubt_of(const Json& fact) {
-    return fact.value("peer", "").empty()
-               ? " (not confirmed by other users' jobs or a check)"
-               : " (either end may be slow, until a slow link to a third node tells)";
+    return fact.value("peer", "").empty() ? " (not confirmed by other users' jobs or a check)"
+                                          : " (either end may be slow; a third node will tell)";
 }
 
 /// Two lines: what, and how long.

@@ -34,18 +34,18 @@ if ((told && code == 0)) && [[ $how == *TERM ]]; then : >"$ARENA_LEFT_FILE"; fi
 exit "$code"'
 
 elastic_srun() { # HOW COMMAND...
-    local code=0 requeue=${ARENA_REQUEUE_CODE:-99}
+    local code=0 saved='' left requeue=${ARENA_REQUEUE_CODE:-99}
     case $1 in
         own | ranks | TERM | ranks=TERM | end) ;;
         *) echo "elastic_srun: '$1' is not one of: own ranks TERM ranks=TERM end" >&2; exit 2 ;;
     esac
-    export ARENA_LEFT_FILE=$PWD/.arena-left.$SLURM_JOB_ID
-    rm -f "$ARENA_LEFT_FILE"
+    # In a directory of the job's own: whoever may write to this one could leave a file of any name.
+    left=$(mktemp -d "$PWD/.arena-left.XXXXXX") || exit 3
+    export ARENA_LEFT_FILE=$left/saved
     srun bash -c "$elastic_task" _ "$@" || code=$?
-    if [[ -e $ARENA_LEFT_FILE ]]; then
-        rm -f "$ARENA_LEFT_FILE"
-        # Of ranks that say it themselves it counts whatever their launcher ends with; else all tasks have to have saved.
-        if [[ $1 == ranks ]] || ((code == 0)); then exit "$requeue"; fi
-    fi
+    [[ ! -e $ARENA_LEFT_FILE ]] || saved=yes
+    rm -rf "$left"
+    # Of ranks that say it themselves it counts whatever their launcher ends with; else all tasks have to have saved.
+    if [[ $saved ]] && { [[ $1 == ranks ]] || ((code == 0)); }; then exit "$requeue"; fi
     exit "$code"
 }

@@ -240,7 +240,9 @@ std::string model_name(HfReader& reader) {
     while (!path.empty() && path.back() == '/') path.pop_back();
     std::vector<std::string_view> parts = split(path, '/');
     std::string_view last = parts.empty() ? std::string_view() : parts.back();
-    if (last == "config.json" && parts.size() > 1) last = parts[parts.size() - 2];
+    const std::string_view directory = parts.size() > 1 ? parts[parts.size() - 2] : "";
+    if (last == "config.json" && !directory.empty() && !directory.starts_with('.'))
+        last = directory;
     if (last.ends_with(".json")) last.remove_suffix(5);
     return clean_model_name(last);
 }

@@ -145,6 +145,12 @@ void add_move(JobMark& mark, std::int64_t at) {
     mark.moves.push_back(at);
 }
 
+JobMark left_saved(JobMark mark, std::uint32_t restart, std::int64_t now) {
+    mark = next_mark(mark, Phase::checkpointing, restart, mark.hold, now);
+    mark.unsaved = 0;
+    return mark;
+}
+
 JobMark left_unsaved(JobMark mark, std::uint32_t restart, std::int64_t now) {
     const std::int64_t saved = mark.saved;
     const std::uint32_t unsaved = mark.unsaved + 1;

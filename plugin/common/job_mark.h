@@ -74,6 +74,8 @@ void add_move(JobMark& mark, std::int64_t at);
 /// The mark of a job that ended its life `restart - 1` without the checkpoint that it was told to
 /// make: it goes on from the one before, and the hold of its next life is Arena's.
 JobMark left_unsaved(JobMark mark, std::uint32_t restart, std::int64_t now);
+/// The same of one that has made it, and did not say so in a way that Slurm hears.
+JobMark left_saved(JobMark mark, std::uint32_t restart, std::int64_t now);
 
 /// The job avoids these nodes, too, a known one until the later time. Beyond max_avoided the oldest
 /// wish is dropped; a name of more than max_node_bytes is not taken.

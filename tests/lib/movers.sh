@@ -10,7 +10,7 @@
 #   step_of JOB                  the training step that its last life began with
 : "${work=}" "${launchers:=$ARENA_SRCDIR/contrib/launchers}"
 # shellcheck disable=SC2034  # the test's
-unknowing=(loop plain agent shell) knowing=(accelerate hf-trainer lightning deepspeed nemo torchtitan)
+unknowing=(loop plain agent shell piped) knowing=(tee accelerate hf-trainer lightning deepspeed nemo torchtitan)
 
 write_movers() {
     mkdir -p "$work/movers/bin"
@@ -70,20 +70,22 @@ END
 srun bash -c ': >"$MOVER_STATE/$SLURM_JOB_ID.up.${SLURM_RESTART_COUNT:-0}.$SLURM_PROCID"; while :; do sleep 0.2; done'
 END
     printf '#!/bin/bash\nsrun "$MOVER_TRAINER"\n' >plain
+    # The script ends with 0, however its ranks have.
+    printf '#!/bin/bash\nsrun "$MOVER_TRAINER" | cat\n' | tee piped >tee
     printf '#!/bin/bash\nsrun torchrun train.py\n' >agent
     cat >shell <<'END'
 #!/bin/bash
 : >"$MOVER_STATE/$SLURM_JOB_ID.up.${SLURM_RESTART_COUNT:-0}.0"
 while :; do sleep 0.2; done
 END
-    chmod 755 loop plain agent shell
+    chmod 755 loop plain agent shell piped tee
 }
 
 move_job() {
     local kind=$1 type=$2 script=$work/movers/$1 knows='' launcher=env arguments=()
     shift 2
     case $kind in
-        agent) knows=USR1 ;;
+        agent | tee) knows=USR1 ;;
         accelerate) launcher=accelerate@1.6 knows=USR1 arguments=(train.py) ;;
         deepspeed) launcher=deepspeed knows=USR1 arguments=(settings.json train.py) ;;
         hf-trainer) launcher=hf-trainer@5.12 knows=TERM arguments=(settings.json train.py) ;;

@@ -154,6 +154,7 @@ TEST(hugging_face_keys_that_change_the_architecture_are_honoured) {
         R"(,"arena.ignore":["some_future_key"],"some_future_key":{"deep":[1,2,{"a":"}"}]})"));
     ck_assert_str_eq(good_model(gpt2_json(""), "/home/u/my model/config.json").name.c_str(),
                      "my-model");
+    ck_assert(good_model(gpt2_json(""), "./config.json").name == "config");
 }
 
 TEST(bad_hugging_face_configs_are_refused_with_the_key) {

@@ -136,6 +136,24 @@ TEST(an_end_by_our_own_signal_is_no_failure_of_the_jobs) {
     };
     for (const auto& [what, end, unsaved] : ends)
         ck_assert_msg(leaves_unsaved(told(told_mark(), 2), end, rules) == unsaved, "%s", what);
+    const auto hidden = [&](std::uint32_t steps, bool completed = true) {
+        return JobEnd{false, 0, in_time, completed, steps};
+    };
+    const JobFacts facts_told = told(told_mark(), 2);
+    ck_assert_msg(leaves_unsaved(facts_told, hidden(SIGUSR1), rules), "srun ... | tee");
+    ck_assert(!leaves_saved(facts_told, hidden(SIGUSR1), rules));
+    ck_assert_msg(leaves_saved(facts_told, hidden(exits(99)), rules), "its ranks have saved");
+    ck_assert(!leaves_unsaved(facts_told, hidden(exits(99)), rules));
+    for (const std::uint32_t steps : {0U, exits(1), std::uint32_t{SIGSEGV}})
+        ck_assert_msg(!leaves_unsaved(facts_told, hidden(steps), rules) &&
+                          !leaves_saved(facts_told, hidden(steps), rules),
+                      "it has done what it was to do");
+    ck_assert(!leaves_saved(facts_told, hidden(exits(99), false), rules));
+    ck_assert(!leaves_saved(told(told_mark(), 3), hidden(exits(99)), rules));
+    const JobMark saved = left_saved(told_mark(), 3, 1100);
+    ck_assert_msg(saved.unsaved == 0 && saved.done == told_mark().done &&
+                      classify(facts(P, true, 3, saved)) == Step::take,
+                  "and its hold is Arena's");
     const JobEnd end{true, exits(128 + SIGUSR1), in_time};
     ck_assert_msg(!leaves_unsaved(told(told_mark(), 3), end, rules), "told in another life");
     JobMark other = told_mark();

@@ -14,14 +14,32 @@ bool ended_by(int signal, std::uint32_t status) {
     return WIFEXITED(word) && WEXITSTATUS(word) == 128 + signal;
 }
 
+namespace {
+
+/// Told to leave, in this life.
+bool is_told(const JobFacts& facts) {
+    return facts.mark && !facts.mark->newer && facts.mark->phase == Phase::checkpointing &&
+           facts.mark->restart == facts.restart;
+}
+
+bool has_exited_with(std::int64_t code, std::uint32_t status) {
+    const int word = static_cast<int>(status);
+    return WIFEXITED(word) && WEXITSTATUS(word) == code;
+}
+
+}  // namespace
+
 bool leaves_unsaved(const JobFacts& facts, const JobEnd& end, const LeaveRules& rules) {
-    if (!end.failed || !facts.mark || facts.mark->newer) return false;
+    if (!is_told(facts)) return false;
     const JobMark& mark = *facts.mark;
-    if (mark.phase != Phase::checkpointing || mark.restart != facts.restart) return false;
-    const int word = static_cast<int>(end.status);
-    if (WIFEXITED(word) && WEXITSTATUS(word) == rules.requeue_code) return false;
+    if (end.completed) return ended_by(mark.signal, end.steps);
+    if (!end.failed || has_exited_with(rules.requeue_code, end.status)) return false;
     return ended_by(mark.signal, end.status) ||
            end.at_s - static_cast<double>(mark.since) <= rules.grace_s;
+}
+
+bool leaves_saved(const JobFacts& facts, const JobEnd& end, const LeaveRules& rules) {
+    return is_told(facts) && end.completed && has_exited_with(rules.requeue_code, end.steps);
 }
 
 std::string unsaved_words(std::uint32_t moves) {

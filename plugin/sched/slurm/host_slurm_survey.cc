@@ -305,17 +305,20 @@ bool is_told(const job_record_t* job) {
            mark->restart == job->restart_cnt;
 }
 
-bool has_failed(const job_record_t* job) { return (job->job_state & JOB_STATE_BASE) == JOB_FAILED; }
+std::uint32_t base_state(const job_record_t* job) { return job->job_state & JOB_STATE_BASE; }
 
 JobEnd end_of(const job_record_t* job) {
-    return {.failed = has_failed(job),
+    return {.failed = base_state(job) == JOB_FAILED,
             .status = job->exit_code,
-            .at_s = static_cast<double>(job->end_time)};
+            .at_s = static_cast<double>(job->end_time),
+            .completed = base_state(job) == JOB_COMPLETE,
+            .steps = job->derived_ec};
 }
 
 /// Told, and over or not awaited, for slurmctld was started since.
 bool was_missed(const job_record_t* job) {
-    if (has_failed(job)) return is_told(job);
+    const JobEnd end = end_of(job);
+    if (end.failed || (end.completed && end.steps != 0)) return is_told(job);
     return has_nodes(job) && !awaited().contains(job->job_id) && is_told(job);
 }
 
@@ -332,14 +335,17 @@ std::vector<JobId> awaited_and_over() {
 
 /// As the requeue code would, but that nobody who waits for its failure sees a special exit. Slurm
 /// requeues what completes by the flag, and what is over by request.
-bool requeue_unsaved(job_record_t* job) {
+bool requeue_left(job_record_t* job, bool saved) {
     const JobMark before = *read_mark(job);
     const bool completes = IS_JOB_COMPLETING(job);
+    const char* how = saved ? "left with a checkpoint" : "left without a checkpoint";
     // Whatever comes of it, it is tried once.
-    write_mark(job, left_unsaved(before, job->restart_cnt + 1, time(nullptr)));
+    const std::uint32_t life = job->restart_cnt + 1;
+    write_mark(job, saved ? left_saved(before, life, time(nullptr))
+                          : left_unsaved(before, life, time(nullptr)));
     const int rc = completes ? SLURM_SUCCESS : requeue_job(job, JOB_REQUEUE_HOLD);
     if (rc != SLURM_SUCCESS) {
-        error("arena: JobId=%u left without a checkpoint, and cannot be requeued: %s", job->job_id,
+        error("arena: JobId=%u %s, and cannot be requeued: %s", job->job_id, how,
               slurm_strerror(rc));
         return false;
     }
@@ -348,10 +354,9 @@ bool requeue_unsaved(job_record_t* job) {
         job->direct_set_prio = 1;
         job->priority = 0;
         job->state_reason = WAIT_HELD;
-        assign_text(&job->state_desc, "Arena: left without a checkpoint");
+        assign_text(&job->state_desc, std::string("Arena: ") + how);
     }
-    info("arena: JobId=%u left without a checkpoint: requeued, goes on from its last one",
-         job->job_id);
+    info("arena: JobId=%u %s: requeued, goes on from its last one", job->job_id, how);
     note_job_change();
     schedule_job_save();
     return true;
@@ -369,10 +374,16 @@ bool settle_end(JobId id, const LeaveRules& rules, bool& waits, HostJobs::Left& 
     const auto at = awaited().find(id);
     waits = job && at != awaited().end() && job->prep_epilog_cnt > 0;
     if (at != awaited().end()) awaited().erase(at);
-    if (!job || !arena_record(job) || !leaves_unsaved(facts_of(job), end_of(job), rules))
-        return false;
-    left = {job->job_id, job->user_id, static_cast<double>(time(nullptr))};
-    return requeue_unsaved(job);
+    if (!job || !arena_record(job)) return false;
+    const JobFacts facts = facts_of(job);
+    const JobEnd end = end_of(job);
+    if (leaves_saved(facts, end, rules))
+        (void)requeue_left(job, true);
+    else if (leaves_unsaved(facts, end, rules) && requeue_left(job, false)) {
+        left = {job->job_id, job->user_id, static_cast<double>(time(nullptr))};
+        return true;
+    }
+    return false;
 }
 
 }  // namespace
