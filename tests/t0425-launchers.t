@@ -97,7 +97,7 @@ plan_of+=(ARENA_LAUNCHER=nemo)
 like "$(called nemo.sh llama3_8b)" ' _ TERM nemo llm pretrain --factory llama3_8b --yes trainer.num_nodes=2 trainer.devices=2 trainer.strategy' \
     "nemo.sh overrides the recipe"
 plan_of+=(ARENA_LAUNCHER=torchrun)
-like "$(called torchrun.sh train.py --lr 1)" 'exec torchrun .* _ --nnodes=2 --nproc_per_node=2 .*:20042 train.py --lr 1$' "torchrun.sh runs the script"
+like "$(called torchrun.sh train.py --lr 1)" ' _ ranks torchrun --nnodes=2 --nproc_per_node=2 .*:20042 train.py --lr 1$' "torchrun.sh runs the script"
 plan_of+=(ARENA_LAUNCHER=deepspeed)
 echo '{"zero_optimization":{"overlap_comm":true},"train_batch_size":1}' >"$work/ds.json"
 called deepspeed.sh ds.json train.py >"$work/words"

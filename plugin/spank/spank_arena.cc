@@ -109,13 +109,14 @@ int slurm_spank_init(spank_t spank, int, char**) {
 }
 
 int slurm_spank_init_post_opt(spank_t spank, int, char**) {
-    if (work != nullptr) work->take_request(spank, spank_context());
-    return 0;
-}
-
-int slurm_spank_user_init(spank_t spank, int, char**) {
-    // Here, not in the forked tasks: another thread of slurmstepd may hold the loader then.
-    if (is_arena_step(spank) && load_work()) work->enter_step(spank);
+    const spank_context_t where = spank_context();
+    if (where == S_CTX_REMOTE) {
+        // Not in the forked tasks: another thread of slurmstepd may hold the loader then. Not in
+        // user_init: 24.11 ends a slurmstepd that asks slurmctld for anything as the job's user.
+        if (is_arena_step(spank) && load_work()) work->enter_step(spank);
+    } else if (work != nullptr) {
+        work->take_request(spank, where);
+    }
     return 0;
 }
 

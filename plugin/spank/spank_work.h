@@ -15,7 +15,7 @@ struct SpankWork {
     int (*take_option)(int index, const char* value);
     /// All options are known.
     void (*take_request)(spank_t spank, spank_context_t where);
-    /// A step of an Arena job on this node, before its tasks are forked, as its user.
+    /// A step of an Arena job on this node, before its tasks are forked, as root.
     void (*enter_step)(spank_t spank);
     void (*enter_task)(spank_t spank);
 };
