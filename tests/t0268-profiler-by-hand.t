@@ -191,7 +191,7 @@ ok "so that the rest can be used" "$arena" "${plan[@]}" store/bad.db
 
 never='row 1 of observed, report of job 7 on A40, cannot be: observed times must be positive'
 remedy='it is left out, .arena profile verify --remove. removes it$'
-rows 'UPDATE observed SET iteration_s = -1 WHERE seq = 1'
+rows 'UPDATE observed SET iteration_s = 9e999 WHERE seq = 1'
 for use in "${plan[*]} store/bad.db" "${bad[*]} observed"; do
     # shellcheck disable=SC2086
     refused 0 '' "a bad report keeps nobody from arena ${use%% *}" "$arena" $use
