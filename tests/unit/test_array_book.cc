@@ -431,6 +431,23 @@ TEST(a_carrier_that_ends_before_it_had_a_member_is_not_made_again) {
          "JobId=100, which was to train it with its siblings, ended (FAILED)");
 }
 
+TEST(one_that_ends_between_two_rounds_is_not_made_again) {
+    Book b;
+    for (JobId id = 1; id <= 2; ++id) b.task(id, id);
+    b.begin_round();
+    b.book.settle();
+    b.book.has_begun(100);
+    ArrayCarrierView& carrier = b.carrier(100, 2);
+    carrier.running = false;
+    carrier.finished = true;
+    carrier.end = "FAILED";
+    b.begin_round();
+    b.book.settle();
+    b.begin_round();
+    says(b.ask(1), Fate::ordinary,
+         "JobId=100, which was to train it with its siblings, ended (FAILED)");
+}
+
 TEST(siblings_of_a_carrier_that_has_died_wait_for_each_other) {
     Book b;
     b.task(1, 1);

@@ -73,6 +73,44 @@ TEST(a_long_job_gives_way_to_a_short_one) {
     ck_assert(scene.plan->explain(1).find("checkpointing") != std::string::npos);
 }
 
+TEST(a_clock_that_is_set_back_moves_nobody) {
+    MovesScene scene;
+    scene.plan->round();
+    ck_assert(scene.host.calls.empty());
+    scene.host.view.snapshot.time_s = now_s - 7200;
+    scene.host.clock_set_s = -7200;
+    scene.plan->round();
+    ck_assert_msg(scene.host.calls.empty(), "%s",
+                  scene.host.calls.empty() ? "" : scene.host.calls[0].c_str());
+}
+
+TEST(nobody_is_moved_to_a_shape_that_a_limit_refused_it) {
+    ClusterView view;
+    BlockedOffers blocked;
+    blocked.new_round(view);
+    const Grid own{"a40", 1, 2, 1}, larger{"a40", 1, 4, 1}, other{"a40", 2, 4, 1};
+    std::vector<Offer> list(3);
+    list[0].grid = own, list[1].grid = larger, list[2].grid = other;
+    const auto offers = std::make_shared<const std::vector<Offer>>(list);
+    const auto left = [&] { return blocked.to_move_to(1, offers, own).size(); };
+    ck_assert_uint_eq(left(), 3);
+    blocked.block(1, larger, "not allowed: QOSMaxGRESPerJob", true);
+    blocked.block(1, other, "its nodes are busy");
+    ck_assert_msg(left() == 2, "what is busy may be free when it is told to leave");
+    view.steady_s = 1800;
+    NodeState freed;
+    freed.free_gpus = 4;
+    view.snapshot.nodes = {freed};
+    view.node_cpus = view.node_memory_mb = {0};
+    blocked.new_round(view);
+    ck_assert_msg(left() == 2, "GPUs that others leave lift no limit of its own");
+    blocked.block(1, own, "not allowed: QOSMaxGRESPerJob", true);
+    ck_assert_msg(left() == 2, "it has its own");
+    view.steady_s = 3700;
+    blocked.new_round(view);
+    ck_assert_uint_eq(left(), 3);
+}
+
 TEST(while_it_saves_its_state_the_decision_stands) {
     MovesScene scene;
     scene.short_job();

@@ -123,7 +123,9 @@ void ArrayBook::new_round(const ClusterView& view) {
 void ArrayBook::read_carriers(const ClusterView& view) {
     for (const ArrayCarrierView& now : view.arrays) {
         const auto known = carriers_.find(now.id);
-        if (known == carriers_.end() && now.finished) continue;  // of an earlier life
+        const bool is_new = begun_.erase(now.id) != 0;
+        // One of an earlier life; of this one's it is told that it has failed.
+        if (known == carriers_.end() && now.finished && !is_new) continue;
         auto facts = known == carriers_.end() ? read_carrier(now.facts) : known->second.facts;
         if (!facts) continue;
         Carrier& carrier = carriers_[now.id];
@@ -148,6 +150,7 @@ void ArrayBook::read_carriers(const ClusterView& view) {
     };
     std::erase_if(carriers_, [&](const auto& entry) { return is_gone(entry.first); });
     std::erase_if(closed_, is_gone);
+    std::erase_if(begun_, is_gone);
     for (auto at = carriers_.begin(); carriers_.size() > most_told && at != carriers_.end();)
         at = at->second.is_settled ? carriers_.erase(at) : std::next(at);
 }

@@ -81,6 +81,8 @@ class ArrayBook {
     /// one would fare no better. Which moves have begun.
     std::vector<Move> settle();
     /// Beside what Slurm has of Arena's: nothing.
+    /// A carrier was started.
+    void has_begun(JobId carrier) { begun_.insert(carrier); }
     [[nodiscard]] bool is_empty() const { return carriers_.empty(); }
 
     struct Share {
@@ -165,6 +167,7 @@ class ArrayBook {
     double now_s_ = 0, wall_s_ = 0;
     std::map<JobId, Carrier> carriers_;
     std::set<JobId> closed_;
+    std::set<JobId> begun_;  ///< started, and not seen yet: one may end between two rounds
     std::map<std::string, Group> groups_;    ///< by tag, of this round
     std::map<JobId, std::string> group_of_;  ///< of those that were added
     std::map<JobId, std::int64_t> turns_;    ///< tasks of an array that run

@@ -313,6 +313,7 @@ void Application::start_array(const PlannedJob& planned, const Action& action,
     if (started.id != 0) {
         ++changes_.starts;
         books_.blocked.started(job.id);
+        books_.arrays.has_begun(started.id);
         return note(
             waits_for(job, fmt::format("waits for its array's JobId={} to begin", started.id)));
     }

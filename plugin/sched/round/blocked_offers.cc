@@ -12,6 +12,8 @@ constexpr double blocked_s = 30;
 /// One that no node can hold: until something changes, or so long. Of such refusals in a row each
 /// makes the job rest twice as long, so that its offers are tried less and less often.
 constexpr double hopeless_s = 3600;
+/// How long a running job is not moved to a shape that a limit refused it.
+constexpr double limited_s = 3600;
 /// How long an offer is tried whose nodes Slurm calls busy, before it is left out.
 constexpr double busy_s = 10;
 /// What is planned but cannot be applied so many rounds in a row is left out, and said.
@@ -61,6 +63,22 @@ std::string BlockedOffers::why_not(JobId job, const Grid& grid) const {
 
 void BlockedOffers::block(JobId job, const Grid& grid, const std::string& why, bool limited) {
     blocked_[job].push_back({grid, now_s_ + blocked_s, why, limited});
+    if (!limited) return;
+    std::erase_if(limits_[job], [&](const Blocked& known) { return known.grid == grid; });
+    limits_[job].push_back({grid, now_s_ + limited_s, why, limited});
+}
+
+SharedOffers BlockedOffers::to_move_to(JobId job, const OfferList& offers, const Grid& own) const {
+    const auto at = limits_.find(job);
+    if (at == limits_.end()) return offers;
+    std::vector<Offer> open;
+    for (const Offer& offer : *offers)
+        if (offer.grid == own ||
+            std::none_of(at->second.begin(), at->second.end(), [&](const Blocked& limit) {
+                return limit.grid == offer.grid && limit.until_s > now_s_;
+            }))
+            open.push_back(offer);
+    return open;
 }
 
 bool BlockedOffers::refuse(JobId job, const Grid& grid, const std::string& why, bool hopeless) {
@@ -99,6 +117,7 @@ void BlockedOffers::started(JobId job) {
 void BlockedOffers::forgive(JobId job) {
     refusals_.forget(std::to_string(job));
     blocked_.erase(job);
+    limits_.erase(job);
 }
 
 }  // namespace arena

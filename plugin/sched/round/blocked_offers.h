@@ -24,6 +24,10 @@ class BlockedOffers {
     /// Those of the list that may be tried now; why() of what is left out where that leaves none.
     SharedOffers open(JobId job, const OfferList& offers);
     [[nodiscard]] const std::string& why(JobId job) const { return blocked_.at(job).front().why; }
+    /// Those that a job which runs on `own` may be moved to: no shape that a limit refused it
+    /// lately, for it would be stopped for nothing.
+    [[nodiscard]] SharedOffers to_move_to(JobId job, const OfferList& offers,
+                                          const Grid& own) const;
     /// The same of one shape, whatever became of the job's others: why it is not to be tried now;
     /// "" = it may be.
     [[nodiscard]] std::string why_not(JobId job, const Grid& grid) const;
@@ -50,6 +54,7 @@ class BlockedOffers {
     template <typename Gone>
     void forget(Gone gone) {
         std::erase_if(blocked_, gone);
+        std::erase_if(limits_, gone);
         std::erase_if(busy_, gone);
         std::erase_if(stale_, gone);
         refusals_.forget_old(now_s_, [&](const std::string& id) {
@@ -67,6 +72,9 @@ class BlockedOffers {
     };
     double now_s_ = 0;
     std::map<JobId, std::vector<Blocked>> blocked_;
+    /// What limits refused: kept for longer, for the room that others leave lifts no limit of a
+    /// job's own.
+    std::map<JobId, std::vector<Blocked>> limits_;
     std::map<JobId, Blocked> busy_;
     std::map<JobId, int> stale_;  ///< rounds in a row
     /// By job: shapes that Slurm refused in a row.

@@ -517,12 +517,13 @@ void Intake::add_running(const JobView& job, const SharedRequest& wanted, const 
         if (now.grid == plan.grid && now.plan == plan.plan) state.current = now;
     books_.statuses[job.id].offers = offers;
     state.nodes = job.nodes;
-    state.start_s = job.start_s;
-    if (state.time_limit_s > 0)
-        state.time_limit_s = std::max(state.time_limit_s - (now_s - job.start_s), 1.0);
+    // Whoever sets the wall clock back does not make it one that has yet to start.
+    const double run_s = books_.clocks.age_s(job.id, job.start_s);
+    state.start_s = now_s - run_s;
+    if (state.time_limit_s > 0) state.time_limit_s = std::max(state.time_limit_s - run_s, 1.0);
     const std::vector<std::string> slow = slow_nodes(job, state);
     if (!slow.empty() && leaves(job, wanted, plan, leave_slow(slow, books_.nodes))) return;
-    round_.offers.emplace(job.id, offers);
+    round_.offers.emplace(job.id, books_.blocked.to_move_to(job.id, offers, plan.grid));
     take_part(job, wanted, std::move(state), std::move(offers), Role::runs);
 }
 
@@ -664,7 +665,10 @@ OfferList Intake::known_offers(const JobView& job, const EffectiveRequest& wante
 }
 
 double Intake::done(const JobView& job) {
-    return done_iterations(job, books_.requests.plan(job.id, job.offer_json), view_.snapshot.time_s,
+    const bool runs = job.facts.mark && job.facts.mark->phase == Phase::started;
+    const double now_s =
+        runs ? job.start_s + books_.clocks.age_s(job.id, job.start_s) : view_.snapshot.time_s;
+    return done_iterations(job, books_.requests.plan(job.id, job.offer_json), now_s,
                            books_.options.restart);
 }
 
