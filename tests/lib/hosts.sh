@@ -100,6 +100,7 @@ END
 start_host() {
     local host=$1
     mkdir -p "$host_dir/$host"
+    # shellcheck disable=SC2016  # expands in the host
     ip netns exec "${net}_$host" unshare -m -u -i -p -f --mount-proc bash -c '
         set -e
         host=$1 dir=$2 stage=$3

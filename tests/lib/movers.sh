@@ -61,6 +61,7 @@ if knows == "USR1":
     sys.exit(99)
 END
     printf '#!/bin/bash\nexec torchrun train.py\n' >bin/accelerate
+    # shellcheck disable=SC2016  # expands in the jobs, here and below
     printf '#!/bin/bash\nexec "$MOVER_TRAINER"\n' | tee bin/nemo >bin/python
     chmod 755 bin/*
     echo '{}' >settings.json
@@ -69,9 +70,12 @@ END
 #!/bin/bash
 srun bash -c ': >"$MOVER_STATE/$SLURM_JOB_ID.up.${SLURM_RESTART_COUNT:-0}.$SLURM_PROCID"; while :; do sleep 0.2; done'
 END
+    # shellcheck disable=SC2016
     printf '#!/bin/bash\nsrun "$MOVER_TRAINER"\n' >plain
     # The script ends with 0, however its ranks have.
-    printf '#!/bin/bash\nsrun "$MOVER_TRAINER" | cat\n' | tee piped >tee
+    # shellcheck disable=SC2016
+    printf '#!/bin/bash\nsrun "$MOVER_TRAINER" | cat\n' >piped
+    cp piped ./tee
     printf '#!/bin/bash\nsrun torchrun train.py\n' >agent
     cat >shell <<'END'
 #!/bin/bash

@@ -192,7 +192,7 @@ TEST(what_a_batch_script_only_mentions_is_no_launcher_that_it_starts) {
           "echo torchrun\nprintf '%s' \"torchrun\"\n", "module load torchrun/2.6; python x.py",
           "cat >x.sh <<'END'\ntorchrun train.py\nEND\nsrun python x.py",
           "cat <<-EOF >x\n\ttorchrun\n\tEOF\ntrue", "cat << EOF\ntorchrun\nEOF\n",
-          "srun -J lightning python train.py", "cd /work/deepspeed", "export L=torchrun",
+          "srun -J lightning python train.py", "cd /srv/deepspeed", "export L=torchrun",
           "srun python train.py --launcher torchrun", "srun echo torchrun",
           "mytorchrun x; torchrun2 x"})
         test::assert_text(programs(none), "");
