@@ -57,7 +57,7 @@ see_it_become_slow second "$(printf '%s\n' "$slow" "${healthy[1]}" | sort | past
 ok "a slow link to a third host tells: $slow is avoided" wait_until '[[ $(avoided) == "$slow" ]]' 20
 is "$(grep -oE 'node h[0-2] is avoided' "$log" | sort -u)" "node $slow is avoided" "and no healthy host ever was"
 is "$(grep -c 'Arena is off' "$log")" 0 "Arena had no fault"
-next=$(on h0 sbatch --parsable -J next -o /dev/null --chdir=/ --time=5 --arena-model=gpt2 --arena-batch=12 --arena-gpus=2 --wrap 'sleep 600')
+next=$(on h0 sbatch --parsable -J next -o /dev/null --chdir=/ --time=5 --arena-model=gpt2 --arena-launcher=env --arena-batch=12 --arena-gpus=2 --wrap 'sleep 600')
 ok "the next job of two hosts starts" wait_until '[[ $(on h0 squeue -h -j "$next" -o %T) == RUNNING ]]' 60
 is "$(on h0 squeue -h -j "$next" -o %N)" "$(printf '%s\n' "${healthy[@]}" | sort | paste -sd, | sed 's/h0,h1/h[0-1]/; s/h1,h2/h[1-2]/; s/h0,h2/h[0,2]/')" "on the healthy ones"
 done_testing
