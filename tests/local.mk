@@ -108,7 +108,7 @@ black_box_tests = \
 	tests/t0330-installed.t tests/t0332-other-slurm.t tests/t0334-kept-config.t tests/t0336-reconfigures.t tests/t0335-bare-debian.t \
 	tests/t0340-accounting.t \
 	tests/t0350-moves.t tests/t0520-node-facts.t tests/t0525-checks.t tests/t0530-slow-reports.t \
-	tests/t0555-slowdown-in-slurm.t tests/t0556-slow-link-in-slurm.t tests/t0560-leave-slow-node.t tests/t0565-slow-host.t tests/t0610-loans.t tests/t0612-loan-net.t \
+	tests/t0555-slowdown-in-slurm.t tests/t0556-slow-link-in-slurm.t tests/t0560-leave-slow-node.t tests/t0610-loans.t tests/t0612-loan-net.t \
 	tests/issues/i0016-a1-shutdown.t \
 	tests/issues/i0016-a6-lost-rights.t \
 	tests/issues/i0016-a10-changed-mid-round.t \
@@ -141,7 +141,7 @@ EXTRA_DIST += $(black_box_tests) \
 	tests/packages/autopkgtest tests/packages/bare-debian tests/packages/bare-rpm tests/packages/rpm-content \
 	tests/soak/kill9 tests/soak/judge.awk tests/soak/moves \
 	tests/soak/submit-race tests/tools/race_submit.cc \
-	tests/soak/shutdown-bursts tests/soak/loan-cycles tests/soak/slow-host tests/lib/bursts.sh \
+	tests/soak/shutdown-bursts tests/soak/loan-cycles tests/soak/slow-host tests/soak/slow-host.t tests/lib/bursts.sh \
 	tests/lib/cluster.sh \
 	tests/lib/ddp.sh tests/train/ddp.py tests/train/torchrun tests/bench/ddp-batches \
 	tests/lib/start_order.sh \
