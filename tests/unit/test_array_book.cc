@@ -415,12 +415,7 @@ TEST(a_carrier_whose_first_member_never_comes_is_given_up) {
     says(round(1), Fate::ordinary, "beside its pipeline: starting: Requested nodes are busy");
 }
 
-TEST(a_carrier_that_ends_before_it_had_a_member_is_not_made_again) {
-    Book b;
-    for (JobId id = 1; id <= 2; ++id) b.task(id, id);
-    ArrayCarrierView& carrier = b.carrier(100, 2);
-    b.begin_round();
-    b.book.settle();
+void fails_for_good(Book& b, ArrayCarrierView& carrier) {
     carrier.running = false;
     carrier.finished = true;
     carrier.end = "FAILED";
@@ -431,6 +426,15 @@ TEST(a_carrier_that_ends_before_it_had_a_member_is_not_made_again) {
          "JobId=100, which was to train it with its siblings, ended (FAILED)");
 }
 
+TEST(a_carrier_that_ends_before_it_had_a_member_is_not_made_again) {
+    Book b;
+    for (JobId id = 1; id <= 2; ++id) b.task(id, id);
+    ArrayCarrierView& carrier = b.carrier(100, 2);
+    b.begin_round();
+    b.book.settle();
+    fails_for_good(b, carrier);
+}
+
 TEST(one_that_ends_between_two_rounds_is_not_made_again) {
     Book b;
     for (JobId id = 1; id <= 2; ++id) b.task(id, id);
@@ -438,14 +442,7 @@ TEST(one_that_ends_between_two_rounds_is_not_made_again) {
     b.book.settle();
     b.book.has_begun(100);
     ArrayCarrierView& carrier = b.carrier(100, 2);
-    carrier.running = false;
-    carrier.finished = true;
-    carrier.end = "FAILED";
-    b.begin_round();
-    b.book.settle();
-    b.begin_round();
-    says(b.ask(1), Fate::ordinary,
-         "JobId=100, which was to train it with its siblings, ended (FAILED)");
+    fails_for_good(b, carrier);
 }
 
 TEST(siblings_of_a_carrier_that_has_died_wait_for_each_other) {
