@@ -248,8 +248,8 @@ void Intake::follow_array(const JobView& job) {
     if (tasks > 0)
         round_.orders.push_back({.kind = Order::Kind::split, .job = &job, .tasks = tasks});
     const auto first = books_.statuses.find(first_of_waiting_tasks(job, view_.jobs));
-    const bool says_why = first != books_.statuses.end() && first->first != job.id;
-    note(waits_for(job, why_tasks_wait(job, config_, says_why ? first->second.reason : "")));
+    const std::string earlier = first == books_.statuses.end() ? "" : first->second.reason;
+    note(waits_for(job, why_tasks_wait(job, config_, earlier)));
 }
 
 // ---- tasks of arrays that may share a pipeline ----
