@@ -29,9 +29,10 @@ each_step_once() {
 }
 
 # ---- slurmctld is killed at ten points ----------------------------------------------------------------
-# What ends in the seconds before a kill is forgotten by stock Slurm, too, and missed by it after many minutes only: steps enough that
-# no member ends meanwhile, and ends are saved.
-export STEPS=100
+# What ends in the seconds before a kill is forgotten by stock Slurm, too, and missed by it after many minutes only: no member
+# ends before it may, and ends are saved.
+export STEPS=400
+touch "$work/hold"
 array=$(sweep 0-3 "$plan") || BAIL_OUT "no array: $array"
 ok "it is saved" wait_saved
 ok "1: killed once the array is submitted" kill_slurmctld
@@ -42,11 +43,12 @@ ok "3: killed then" kill_slurmctld
 ok "all run, or have run" wait_until '(( $(tasks_in $array RUNNING) + $(tasks_in $array COMPLETED) == 4 ))' 90
 ok "it is saved" wait_saved
 ok "4: killed while they train" kill_slurmctld
+rm "$work/hold"
 ok "all complete" wait_until '(( $(tasks_in $array COMPLETED) == 4 ))' 120
 ok "that is saved" wait_saved
 ok "5: killed when the pipeline is to end" kill_slurmctld
 ok "it ends" wait_until '[[ ! $(carriers RUNNING) ]]' 90
-ok "each step was done once" each_step_once "$array" 4 100
+ok "each step was done once" each_step_once "$array" 4 400
 
 STEPS=8
 echo 1000000 >"$work/steps.3"

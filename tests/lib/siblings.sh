@@ -4,7 +4,8 @@
 #   need_siblings                 skips where something is missing; before start_siblings
 #   start_siblings [OPTIONS...]   a cluster whose GPUs have 10 MB, a model that none of them holds alone, and text to train on
 #   sweep ARRAY OPTIONS...        submits an array of it, prints its id; tasks do $STEPS steps, $work/steps.TASK has another number of one,
-#                                 and end as $work/exit.TASK says, $work/linger seconds after they have trained; their limit is 20 minutes, or the option $LIMIT, which may be empty
+#                                 and end as $work/exit.TASK says, $work/linger seconds after they have trained and not while there is a $work/hold; their limit
+#                                 is 20 minutes, or the option $LIMIT, which may be empty
 #   task ARRAY N FIELD            of its record
 #   tasks_in ARRAY STATE          how many; carriers [STATE]: ids of the jobs that train members
 : "${ARENA_BUILDDIR=}" "${work=}" "${cluster_dir=}"   # of cluster.sh
@@ -29,6 +30,7 @@ srun --mpi=pmix arena-train --device cpu --model $work/sibling.yaml --data $work
     --save-every 2 --checkpoint saved.\$SLURM_ARRAY_JOB_ID.\$task --log log.\$SLURM_ARRAY_JOB_ID.\$task
 code=\$?
 [[ ! -e linger ]] || sleep "\$(<linger)"
+while [[ -e $work/hold ]]; do sleep 0.2; done
 ((code == 0)) && [[ -e exit.\$task ]] && exit "\$(<exit.\$task)"
 exit \$code
 END
