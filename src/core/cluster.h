@@ -65,14 +65,33 @@ struct Place {
     auto operator<=>(const Place&) const = default;
 };
 
+/// GPUs, CPUs and memory that nobody in the snapshot may have until they come back: of jobs that
+/// are not in it.
+struct Occupied {
+    struct Part {
+        NodeIndex node = 0;
+        std::int64_t gpus = 0, cpus = 0, memory_mb = 0;
+        bool operator==(const Part&) const = default;
+    };
+    JobId job = 0;     ///< whose
+    double end_s = 0;  ///< at the latest, by the epoch; infinite: nobody knows
+    std::vector<Part> parts;
+    bool operator==(const Occupied&) const = default;
+};
+
+/// Jobs of a higher PriorityTier go first, whatever their priorities: a job's priority is its
+/// tier's number times this, and what Slurm gives it within the tier, which is less.
+inline constexpr double tier_size = 4294967296.0;
+
 enum class JobPhase { pending, running };
 
 struct JobState {
     JobId id = 0;
     JobPhase phase = JobPhase::pending;
-    double priority = 0;  ///< larger first; what Slurm would give the job were it not held
-    double submit_s = 0;  ///< seconds since the epoch
-    double age_s = 0;     ///< since eligible
+    double priority =
+        0;  ///< larger first: tier, and what Slurm would give the job were it not held
+    double submit_s = 0;                 ///< seconds since the epoch
+    double age_s = 0;                    ///< since eligible
     std::vector<std::string> gpu_types;  ///< allowed GRES types; empty = any mapped type
     std::int64_t min_gpus = 1;
     std::int64_t max_gpus = 1;  ///< INT64_MAX = no limit
@@ -92,6 +111,8 @@ struct JobState {
         nodes;  ///< running: the nodes it holds, current->grid.gpus_per_node GPUs on each
     double patient_until_s = 0;  ///< waiting for GPUs on fewer nodes: the first such time of
                                  ///< Decision::patience; 0: never
+    double due_s = 0;            ///< promised (policy/order/promises.h): it ends by then, by the
+                                 ///< epoch; 0: nothing is promised
     double start_s = 0;          ///< running: when it got these GPUs
     double done_iterations = 0;  ///< of all its runs
     double attained_gpu_s = 0;   ///< GPU-seconds held so far
@@ -108,6 +129,7 @@ struct Snapshot {
     std::vector<NodeState> nodes;
     std::vector<std::vector<NodeIndex>> node_sets;
     std::vector<JobState> jobs;
+    std::vector<Occupied> others = {};  ///< what is not free because of jobs that are not in `jobs`
     bool operator==(const Snapshot&) const = default;
 };
 

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "core/limits.h"
@@ -56,6 +57,10 @@ struct JobPatience {
 // Declared before the templates: argument-dependent lookup does not look into this namespace.
 Json json_of(const Place&);
 void read(const Json&, const std::string&, std::optional<Error>&, Place&);
+Json json_of(const Occupied::Part&);
+Json json_of(const Occupied&);
+void read(const Json&, const std::string&, std::optional<Error>&, Occupied::Part&);
+void read(const Json&, const std::string&, std::optional<Error>&, Occupied&);
 Json json_of(const NodeState&);
 Json json_of(const JobState&);
 Json json_of(const Action&);
@@ -121,6 +126,7 @@ void put_history(const JobState& job, Json& json) {
     if (!job.nodes.empty()) json["nodes"] = job.nodes;
     if (job.overrun) json["overrun"] = true;
     if (job.patient_until_s != 0) json["patient_until_s"] = job.patient_until_s;
+    if (job.due_s != 0) json["due_s"] = job.due_s;
     if (job.start_s != 0) json["start_s"] = job.start_s;
     if (job.done_iterations != 0) json["done_iterations"] = job.done_iterations;
     if (job.attained_gpu_s != 0) json["attained_gpu_s"] = job.attained_gpu_s;
@@ -152,6 +158,39 @@ void read(const Json& json, const std::string& where, std::optional<Error>& erro
         if (fields.has(key)) fields.integer(key, out.*limit, 0, INT64_MAX);
 }
 
+Json json_of(const Occupied::Part& part) {
+    return {{"node", part.node},
+            {"gpus", part.gpus},
+            {"cpus", part.cpus},
+            {"memory_mb", part.memory_mb}};
+}
+
+void read(const Json& json, const std::string& where, std::optional<Error>& error,
+          Occupied::Part& out) {
+    const JsonFields fields(json, where, error);
+    std::int64_t node = 0;
+    fields.integer("node", node, 0, static_cast<std::int64_t>(max_items) - 1);
+    out.node = static_cast<NodeIndex>(node);
+    fields.integer("gpus", out.gpus, 0, limits::gpus);
+    fields.integer("cpus", out.cpus, 0, big);
+    fields.integer("memory_mb", out.memory_mb, 0, big);
+}
+
+/// Without an end: nobody knows it.
+Json json_of(const Occupied& held) {
+    Json json{{"job", held.job}, {"parts", list_of(held.parts)}};
+    if (std::isfinite(held.end_s)) json["end_s"] = held.end_s;
+    return json;
+}
+
+void read(const Json& json, const std::string& where, std::optional<Error>& error, Occupied& out) {
+    const JsonFields fields(json, where, error);
+    read_job_id(fields, out.job);
+    out.end_s = INFINITY;
+    if (fields.has("end_s")) fields.number("end_s", out.end_s, 0, huge);
+    read_list(fields, "parts", max_items, error, out.parts);
+}
+
 Json json_of(const JobState& job) {
     Json json{{"job", job.id},
               {"phase", job.phase == JobPhase::running ? "running" : "pending"},
@@ -180,6 +219,7 @@ void read_history(const JsonFields& fields, JobState& out) {
     if (fields.has("overrun")) fields.boolean("overrun", out.overrun);
     if (fields.has("patient_until_s"))
         fields.number("patient_until_s", out.patient_until_s, 0, huge);
+    if (fields.has("due_s")) fields.number("due_s", out.due_s, 0, huge);
     if (fields.has("start_s")) fields.number("start_s", out.start_s, 0, huge);
     if (fields.has("done_iterations")) {
         fields.number("done_iterations", out.done_iterations, 0, huge);
@@ -288,6 +328,13 @@ void check(const Snapshot& snapshot, const JsonFields& fields) {
         }
         if (!ids.insert(job.id).second) return fields.refuse("jobs", "each job id once");
     }
+    for (const Occupied& held : snapshot.others) {
+        const auto is_outside = [&](const Occupied::Part& part) {
+            return part.node >= snapshot.nodes.size();
+        };
+        if (std::any_of(held.parts.begin(), held.parts.end(), is_outside))
+            return fields.refuse("others", "parts with nodes that are indices into nodes");
+    }
 }
 
 void read_node_sets(const JsonFields& fields, std::vector<std::vector<NodeIndex>>& out) {
@@ -358,9 +405,11 @@ void read(const Json& json, const std::string& where, std::optional<Error>& erro
 }  // namespace
 
 Json json_of(const Snapshot& snapshot) {
-    return {{"schema_version", schema_version},  {"time_s", snapshot.time_s},
-            {"generation", snapshot.generation}, {"nodes", list_of(snapshot.nodes)},
-            {"node_sets", snapshot.node_sets},   {"jobs", list_of(snapshot.jobs)}};
+    Json json{{"schema_version", schema_version},  {"time_s", snapshot.time_s},
+              {"generation", snapshot.generation}, {"nodes", list_of(snapshot.nodes)},
+              {"node_sets", snapshot.node_sets},   {"jobs", list_of(snapshot.jobs)}};
+    if (!snapshot.others.empty()) json["others"] = list_of(snapshot.others);
+    return json;
 }
 
 void read(const Json& json, const std::string& where, std::optional<Error>& error, Snapshot& out) {
@@ -371,6 +420,8 @@ void read(const Json& json, const std::string& where, std::optional<Error>& erro
     read_list(fields, "nodes", max_items, error, out.nodes);
     read_node_sets(fields, out.node_sets);
     read_list(fields, "jobs", max_items, error, out.jobs);
+    out.others.clear();
+    if (fields.has("others")) read_list(fields, "others", max_items, error, out.others);
     if (fields.ok()) check(out, fields);
 }
 

@@ -45,9 +45,9 @@ class Forecast {
         options_.explain = false;
     }
 
-    std::map<JobId, ExpectedStart> run(const std::vector<Occupied>& others) {
+    std::map<JobId, ExpectedStart> run() {
         keep_first_jobs();
-        for (const Occupied& other : others)
+        for (const Occupied& other : now_.others)
             if (std::isfinite(other.end_s)) ends_.push({other.end_s, 0, other.parts});
         for (JobState& job : now_.jobs) {
             if (job.phase != JobPhase::running || !job.current) continue;
@@ -137,6 +137,7 @@ class Forecast {
             if (ends_.top().job != 0) over.push_back(ends_.top().job);
             ends_.pop();
         }
+        std::erase_if(now_.others, [&](const Occupied& o) { return o.end_s <= until_s; });
         std::sort(over.begin(), over.end());
         std::erase_if(now_.jobs, [&](const JobState& job) {
             return job.phase == JobPhase::running &&
@@ -171,9 +172,8 @@ class Forecast {
 
 std::map<JobId, ExpectedStart> forecast_starts(const Policy& policy, Snapshot snapshot,
                                                const Offers& offers, PolicyOptions options,
-                                               const std::vector<Occupied>& others,
                                                const ForecastLimits& limits) {
-    return Forecast(policy, std::move(snapshot), offers, std::move(options), limits).run(others);
+    return Forecast(policy, std::move(snapshot), offers, std::move(options), limits).run();
 }
 
 }  // namespace arena

@@ -13,19 +13,6 @@
 
 namespace arena {
 
-/// What a job that is not in the snapshot gives back.
-struct Occupied {
-    struct Part {
-        NodeIndex node = 0;
-        std::int64_t gpus = 0, cpus = 0, memory_mb = 0;
-        bool operator==(const Part&) const = default;
-    };
-    JobId job = 0;     ///< whose
-    double end_s = 0;  ///< infinite: nobody knows
-    std::vector<Part> parts;
-    bool operator==(const Occupied&) const = default;
-};
-
 struct ExpectedStart {
     double start_s = 0;
     Grid grid;
@@ -43,7 +30,6 @@ struct ForecastLimits {
 /// Pure but for go_on. A job that starts now is expected at the snapshot's time.
 std::map<JobId, ExpectedStart> forecast_starts(const Policy& policy, Snapshot snapshot,
                                                const Offers& offers, PolicyOptions options,
-                                               const std::vector<Occupied>& others,
                                                const ForecastLimits& limits = {});
 
 }  // namespace arena

@@ -30,11 +30,22 @@ enum class Objective { jct, throughput, fairness };
 std::string_view to_string(Objective);
 std::optional<Objective> parse_objective(std::string_view);
 
+/// Whose turn it is. priority: Slurm's order is kept, jobs that stand first are promised an end
+/// (JobState::due_s), and policy `arena` decides within that; value: by values alone, in which
+/// priorities only weigh.
+enum class QueueOrder { priority, value };
+std::string_view to_string(QueueOrder);
+std::optional<QueueOrder> parse_queue_order(std::string_view);
+
 struct PolicyOptions {
     std::int64_t reserve_depth = 1;  ///< waiting jobs that are released with a shape, >= 0
     std::uint64_t seed = 0;
     RestartCost restart = {};
     Objective objective = Objective::jct;
+    QueueOrder order = QueueOrder::value;
+    /// Order priority: jobs of one tier whose priorities differ by no more than this share of the
+    /// largest present count as equal and stand by submission, 0 to 1.
+    double priority_step = 0.05;
     std::int64_t search_steps = 200000;  ///< budget of a decision in candidates looked at, >= 1
     /// Account -> share of the GPUs while all accounts want more; empty = no shares. An account
     /// that is not named has a share of 1.

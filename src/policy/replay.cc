@@ -30,6 +30,9 @@ void read_options(const JsonFields& fields, std::optional<Error>& error, PolicyO
         fields.word("objective", out.objective, &parse_objective,
                     "one of jct, throughput, fairness");
     }
+    if (fields.has("order"))
+        fields.word("order", out.order, &parse_queue_order, "one of priority, value");
+    if (fields.has("priority_step")) fields.number("priority_step", out.priority_step, 0, 1);
     if (fields.has("search_steps")) {
         fields.integer("search_steps", out.search_steps, 1, std::int64_t{1} << 40);
     }
@@ -64,6 +67,8 @@ std::string to_json(const Replay& replay) {
                  {"per_gpu_s", replay.options.restart.per_gpu_s},
                  {"launch_cap_s", replay.options.restart.launch_cap_s},
                  {"objective", to_string(replay.options.objective)},
+                 {"order", to_string(replay.options.order)},
+                 {"priority_step", replay.options.priority_step},
                  {"search_steps", replay.options.search_steps},
                  {"shares", replay.options.shares},
                  {"window_s", replay.options.window_s},

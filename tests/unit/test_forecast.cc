@@ -34,7 +34,6 @@ JobState waiting(JobId id, double time_limit_s) {
 struct Scene {
     Snapshot snapshot;
     Offers offers;
-    std::vector<Occupied> others{{.job = 90, .end_s = 1100, .parts = {{0, 4, 16, 0}}}};
     ForecastLimits limits;
     const Policy* policy = find_slurm_policy("fifo");
 
@@ -42,13 +41,14 @@ struct Scene {
         snapshot.time_s = 1000;
         snapshot.nodes = {{"n1", "a40", 4, 0, 0, 64000}};
         snapshot.node_sets = {{0}};
+        snapshot.others = {{.job = 90, .end_s = 1100, .parts = {{0, 4, 16, 0}}}};
     }
     void add(JobId id, std::int64_t gpus, double time_limit_s) {
         snapshot.jobs.push_back(waiting(id, time_limit_s));
         offers[id] = {offer_of(gpus, 1)};
     }
     std::map<JobId, ExpectedStart> starts() {
-        return forecast_starts(*policy, snapshot, offers, {}, others, limits);
+        return forecast_starts(*policy, snapshot, offers, {}, limits);
     }
 };
 
@@ -94,7 +94,7 @@ TEST(behind_a_job_without_an_end_nobody_knows) {
     const auto starts = scene.starts();
     ck_assert(starts.contains(1));
     ck_assert(!starts.contains(2));
-    scene.others[0].end_s = std::numeric_limits<double>::infinity();
+    scene.snapshot.others[0].end_s = std::numeric_limits<double>::infinity();
     ck_assert(scene.starts().empty());
 }
 
@@ -107,7 +107,7 @@ TEST(a_running_job_of_ours_ends_too) {
     running.elastic = true;
     running.current = offer_of(4, 1);
     running.nodes = {0};
-    scene.others.clear();
+    scene.snapshot.others.clear();
     const auto starts = scene.starts();
     ck_assert(!starts.contains(1));
     ck_assert(near(starts.at(2).start_s, 1250));

@@ -173,6 +173,8 @@ Round Intake::run(const Stopping& stopping) {
         if (!stopping()) consider(job);
     // Profile runs that began meanwhile have taken nodes.
     round_.snapshot.nodes = free_nodes(round_);
+    for (const Occupied& held : view_.running)
+        if (!round_.planned.contains(held.job)) round_.snapshot.others.push_back(held);
     return std::move(round_);
 }
 

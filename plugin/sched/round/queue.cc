@@ -82,17 +82,12 @@ std::optional<std::vector<Host::Expected>> Queue::look_forward(
     const double now_s = round.view.snapshot.time_s;
     if (stopping() || std::abs(now_s - looked_forward_s_) < look_forward_s) return std::nullopt;
     looked_forward_s_ = now_s;
-    std::vector<Occupied> others;
-    for (const Occupied& held : round.view.running) {
-        const auto at = round.planned.find(held.job);
-        if (at == round.planned.end() || at->second.role != Role::runs) others.push_back(held);
-    }
     ForecastLimits limits;
     limits.go_on = [&stopping, end = Clock::now() + most_time] {
         return Clock::now() < end && !stopping();
     };
     expected_ =
-        forecast_starts(policy, round.snapshot, round.offers, round.options, others, limits);
+        forecast_starts(policy, round.snapshot, round.offers, round.options, limits);
     std::vector<Host::Expected> shown;
     for (const auto& [id, planned] : round.planned) {
         if (planned.role == Role::runs) continue;

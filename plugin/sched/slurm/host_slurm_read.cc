@@ -51,9 +51,6 @@ class RecordTexts {
     std::unordered_map<std::uint64_t, std::shared_ptr<const std::string>> texts_;
 };
 
-/// Slurm serves all jobs of a higher PriorityTier first, whatever their priorities.
-constexpr double tier_size = 4294967296.0;
-
 /// A whole number, as Slurm's own: compared with a fraction an equal job would stand behind.
 double would_be_priority(const job_record_t* job, const BasicQueue* queue) {
     if (queue) return queue->place_of(job);
