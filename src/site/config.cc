@@ -36,6 +36,7 @@ enum class Form {
     user,
     signal,
     objective,
+    order,
     slowdown,
     quarantine,
     loan_source
@@ -58,13 +59,22 @@ struct Key {
 };
 
 constexpr double no = 0;
-constexpr std::array<Key, 61> keys{{
+constexpr std::array<Key, 65> keys{{
     {"", "enabled", &Config::enabled, no, no, Form::any, "",
      "whether Arena schedules at all; when false, Arena jobs stay held and ordinary jobs run as "
      "ever"},
     {"", "policy", &Config::policy, no, no, Form::word, "", "name of the scheduling policy"},
     {"", "objective", &Config::objective, no, no, Form::objective, "",
      "what policy arena makes small or large: jct (mean completion time), throughput, or fairness"},
+    {"", "order", &Config::order, no, no, Form::order, "",
+     "whose turn it is: priority (Slurm's order is kept, jobs that stand first are promised an "
+     "end) or value (priorities only weigh)"},
+    {"", "promise_slack", &Config::promise_slack, 0, 10, Form::any, "of its JCT",
+     "how much later than in Slurm's own order a promised job may end; 0 = not at all"},
+    {"", "promise_depth", &Config::promise_depth, 0, 100, Form::any, "jobs",
+     "steps of priority, from the highest, whose first job is promised an end; 0 = none"},
+    {"", "priority_step", &Config::priority_step, 0, 1, Form::any, "of the largest priority",
+     "priorities that differ by no more than this count as equal: such jobs stand by submission"},
     {"", "interval_s", &Config::interval_s, 0.2, 3600, Form::any, "seconds",
      "longest time between two rounds"},
     {"", "min_gap_s", &Config::min_gap_s, 0, 60, Form::any, "seconds",
@@ -190,6 +200,7 @@ constexpr std::array<std::string_view, 5> groups{std::string_view("profile"), "r
                                                  "loan", "array"};
 
 constexpr std::array<std::string_view, 3> objectives{"jct", "throughput", "fairness"};
+constexpr std::array<std::string_view, 2> queue_orders{"priority", "value"};
 constexpr std::array<std::string_view, 4> quarantines{"report", "avoid", "reserve", "drain"};
 constexpr std::array<std::string_view, 2> loan_sources{"demand", "commands"};
 constexpr std::size_t max_names = 64;
@@ -198,6 +209,7 @@ constexpr std::size_t max_names = 64;
 std::span<const std::string_view> choices_of(Form form) {
     if (form == Form::signal) return leave_signal_names;
     if (form == Form::objective) return objectives;
+    if (form == Form::order) return queue_orders;
     if (form == Form::slowdown) return slowdown_modes;
     if (form == Form::quarantine) return quarantines;
     if (form == Form::loan_source) return loan_sources;

@@ -25,11 +25,15 @@ struct GpuMapping {
 struct Config {
     bool enabled = true;
     std::string policy = "arena";
-    std::string objective = "jct";   ///< of policy arena: jct, throughput or fairness
-    double interval_s = 5;           ///< longest time between rounds, 0.2..3600
-    double min_gap_s = 0.5;          ///< shortest time between rounds, 0..60
-    std::int64_t reserve_depth = 1;  ///< 0..100
-    std::int64_t slice_ms = 20;      ///< longest time a write lock is held while applying, 1..1000
+    std::string objective = "jct";    ///< of policy arena: jct, throughput or fairness
+    std::string order = "priority";   ///< of policy arena: priority or value
+    double promise_slack = 0.1;       ///< share of its JCT that a promised job may end later, 0..10
+    std::int64_t promise_depth = 10;  ///< steps of priority whose first job has a promise, 0..100
+    double priority_step = 0.05;      ///< priorities this close count as equal, 0..1
+    double interval_s = 5;            ///< longest time between rounds, 0.2..3600
+    double min_gap_s = 0.5;           ///< shortest time between rounds, 0..60
+    std::int64_t reserve_depth = 1;   ///< 0..100
+    std::int64_t slice_ms = 20;       ///< longest time a write lock is held while applying, 1..1000
     std::vector<GpuMapping> gpu_types;  ///< key gpu_types: map GRES type -> hardware entry
     std::string hardware_file;          ///< extra hardware entries; "" = none
     std::string calibration_file;       ///< constants over the built-in ones; "" = none

@@ -56,6 +56,8 @@ Books::Books(Host& host, Config config, std::vector<GpuType> hardware, Calibrati
     assert(policy && "an unknown policy is refused when arena.yaml is loaded");
     options.reserve_depth = site.config.reserve_depth;
     options.objective = parse_objective(site.config.objective).value_or(Objective::jct);
+    options.order = parse_queue_order(site.config.order).value_or(QueueOrder::priority);
+    options.priority_step = site.config.priority_step;
     options.restart = {site.config.restart_checkpoint_s, site.config.restart_per_gpu_s,
                        site.config.restart_launch_cap_s};
     recall_observed();
