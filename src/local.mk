@@ -160,6 +160,7 @@ noinst_LTLIBRARIES += libarena_policy.la
 libarena_policy_la_SOURCES = \
 	src/policy/fifo.h src/policy/fifo.cc \
 	src/policy/forecast.h src/policy/forecast.cc \
+	src/policy/holds.h src/policy/holds.cc \
 	src/policy/knapsack.h src/policy/knapsack.cc \
 	src/policy/packing.h src/policy/packing.cc \
 	src/policy/places.h \
@@ -184,13 +185,22 @@ libarena_policy_loans_la_SOURCES = \
 	# end
 policy_loans_libs = libarena_policy_loans.la $(policy_libs)
 
+noinst_LTLIBRARIES += libarena_policy_order.la
+libarena_policy_order_la_SOURCES = \
+	src/policy/order/availability.h src/policy/order/availability.cc \
+	src/policy/order/keeping.h src/policy/order/keeping.cc \
+	src/policy/order/promises.h src/policy/order/promises.cc \
+	src/policy/order/steps.h src/policy/order/steps.cc \
+	# end
+policy_order_libs = libarena_policy_order.la $(policy_loans_libs)
+
 noinst_LTLIBRARIES += libarena_policy_aryl.la
 libarena_policy_aryl_la_SOURCES = \
 	src/policy/aryl/aryl_policy.h src/policy/aryl/aryl_policy.cc \
 	src/policy/aryl/demands.h src/policy/aryl/demands.cc \
 	src/policy/aryl/two_phase.h src/policy/aryl/two_phase.cc \
 	# end
-policy_aryl_libs = libarena_policy_aryl.la $(policy_loans_libs)
+policy_aryl_libs = libarena_policy_aryl.la $(policy_order_libs)
 
 noinst_LTLIBRARIES += libarena_policy_arena.la
 libarena_policy_arena_la_SOURCES = \
@@ -206,6 +216,7 @@ libarena_policy_arena_la_SOURCES = \
 	src/policy/arena/place.h src/policy/arena/place.cc \
 	src/policy/arena/price.h src/policy/arena/price.cc \
 	src/policy/arena/slurm_policies.h src/policy/arena/slurm_policies.cc \
+	src/policy/arena/turn.h src/policy/arena/turn.cc \
 	src/policy/arena/worth.h src/policy/arena/worth.cc \
 	# end
 policy_arena_libs = libarena_policy_arena.la $(policy_aryl_libs)

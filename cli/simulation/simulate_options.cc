@@ -174,6 +174,12 @@ Result<sim::SimulationOptions> simulation_options(const SimulateOptions& given) 
                            "--objective");
     }
     out.policy.objective = *objective;
+    const auto order = parse_queue_order(given.order);
+    if (!order) {
+        return usage_error(
+            fmt::format("\"{}\" is not one of priority, value", printable(given.order)), "--order");
+    }
+    out.policy.order = *order;
     auto loans = read_loans(given);
     if (!loans) return loans.error();
     out.loans = std::move(*loans);
@@ -208,6 +214,18 @@ void add_simulate_options(CLI::App& command, SimulateOptions& given) {
         ->check(CLI::IsMember({"nodes", "pools"}))
         ->capture_default_str();
     command.add_option("--objective", given.objective, "jct, throughput or fairness")
+        ->capture_default_str();
+    command.add_option("--order", given.order, "priority (Slurm's order is kept) or value")
+        ->capture_default_str();
+    command
+        .add_option("--promise-slack", s.promises.slack,
+                    "how much later than in Slurm's order a promised job may end, of its JCT")
+        ->check(CLI::Range(0.0, 10.0))
+        ->capture_default_str();
+    command
+        .add_option("--promise-depth", s.promises.depth,
+                    "steps of priority whose first job is promised an end")
+        ->check(CLI::Range(0, 32))
         ->capture_default_str();
     add_loan_options(command, given);
     add_error_options(command, s);

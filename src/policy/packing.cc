@@ -81,6 +81,40 @@ void Packing::change_shared(NodeIndex index, std::int64_t cpus, std::int64_t mem
     } while (++index < free_.size() && free_[index].same_node);
 }
 
+void Packing::keep(const Holds* holds) {
+    if (holds->empty()) return;
+    holds_ = holds;
+    spares_ = holds->spares;
+    first_spare_.assign(free_.size() + 1, 0);
+    for (const Spare& spare : spares_) ++first_spare_[spare.node + 1];
+    for (std::size_t n = 1; n < first_spare_.size(); ++n) first_spare_[n] += first_spare_[n - 1];
+}
+
+bool Packing::is_left_over(const JobState& job, NodeIndex index, std::int64_t per_node,
+                           std::uint32_t outlasts) const {
+    if (outlasts == 0) return true;
+    for (std::uint32_t s = first_spare_[index]; s < first_spare_[index + 1]; ++s) {
+        const Resources& left = spares_[s].left;
+        if ((outlasts >> spares_[s].hold & 1) != 0 &&
+            (left.gpus < per_node || left.cpus < per_node * job.cpus_per_gpu ||
+             left.memory_mb < per_node * job.memory_mb_per_gpu))
+            return false;
+    }
+    return true;
+}
+
+void Packing::change_spares(const JobState& job, NodeIndex index, std::int64_t gpus,
+                            std::uint32_t outlasts) {
+    if (outlasts == 0) return;
+    for (std::uint32_t s = first_spare_[index]; s < first_spare_[index + 1]; ++s) {
+        if ((outlasts >> spares_[s].hold & 1) == 0) continue;
+        Resources& left = spares_[s].left;
+        left.gpus += gpus;
+        left.cpus += gpus * job.cpus_per_gpu;
+        left.memory_mb += gpus * job.memory_mb_per_gpu;
+    }
+}
+
 void Packing::close(NodeIndex index) {
     Free& node = free_[index];
     leave(index);
@@ -112,7 +146,9 @@ void Packing::collect(const Task& task, const Choice& choice, const Place& place
         for (const NodeIndex index : by_free[left]) {
             if (out.nodes.size() >= wanted) return;
             if (owner != Owner::any && (*lent_)[index] != (owner == Owner::lent)) continue;
-            if (!is_in_set(place.node_set, index) || !has_resources(task, index, out.gpus_per_node))
+            if (!is_in_set(place.node_set, index) ||
+                !has_resources(task, index, out.gpus_per_node) ||
+                !is_left_over(*task.job, index, out.gpus_per_node, out.outlasts))
                 continue;
             const auto end = out.nodes.begin() + static_cast<std::ptrdiff_t>(before);
             if (std::find(out.nodes.begin(), end, index) == end) out.nodes.push_back(index);
@@ -126,6 +162,7 @@ bool Packing::take(const Task& task, const Choice& choice, const Place& place,
     if (!allows(place, *task.job, choice.gpus / per_node, per_node)) return false;
     out.nodes.clear();
     out.gpus_per_node = per_node;
+    out.outlasts = outlasted_by(task, choice);
     if (lent_ != nullptr) {
         const auto own = static_cast<std::size_t>((own_gpus_ + per_node - 1) / per_node);
         collect(task, choice, place, Owner::own, std::min(own, wanted), out);
@@ -133,7 +170,10 @@ bool Packing::take(const Task& task, const Choice& choice, const Place& place,
     }
     collect(task, choice, place, Owner::any, wanted, out);
     if (out.nodes.size() < wanted) return false;
-    for (const NodeIndex index : out.nodes) change(*task.job, index, -per_node);
+    for (const NodeIndex index : out.nodes) {
+        change(*task.job, index, -per_node);
+        change_spares(*task.job, index, -per_node, out.outlasts);
+    }
     std::sort(out.nodes.begin(), out.nodes.end());
     return true;
 }
@@ -177,24 +217,31 @@ bool Packing::stands(const Task& task, const Choice& choice, Usable usable) cons
 }
 
 bool Packing::could_stand(const Task& task, const Choice& choice) const {
-    return stands(task, choice, [](NodeIndex, std::int64_t) { return true; });
+    const std::uint32_t outlasts = outlasted_by(task, choice);
+    return stands(task, choice, [&](NodeIndex index, std::int64_t per_node) {
+        return is_left_over(*task.job, index, per_node, outlasts);
+    });
 }
 
 bool Packing::has_room(const Task& task, const Choice& choice) const {
+    const std::uint32_t outlasts = outlasted_by(task, choice);
     return stands(task, choice, [&](NodeIndex index, std::int64_t per_node) {
-        return has_resources(task, index, per_node);
+        return has_resources(task, index, per_node) &&
+               is_left_over(*task.job, index, per_node, outlasts);
     });
 }
 
 void Packing::remove(const Task& task, const Placement& placement) {
     for (const NodeIndex index : placement.nodes) {
         change(*task.job, index, placement.gpus_per_node);
+        change_spares(*task.job, index, placement.gpus_per_node, placement.outlasts);
     }
 }
 
 void Packing::put(const Task& task, const Placement& placement) {
     for (const NodeIndex index : placement.nodes) {
         change(*task.job, index, -placement.gpus_per_node);
+        change_spares(*task.job, index, -placement.gpus_per_node, placement.outlasts);
     }
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/decision.h"
+#include "policy/holds.h"
 #include "policy/problem.h"
 
 namespace arena {
@@ -18,6 +19,7 @@ struct Placement {
     std::int64_t gpus_per_node = 0;
     std::vector<NodeIndex> nodes;  ///< ascending
     std::uint32_t place = 0;       ///< of the job's places, the one that they are of
+    std::uint32_t outlasts = 0;    ///< Holds::outlasted_by()
 };
 
 /// A copy costs time in the nodes.
@@ -60,6 +62,14 @@ class Packing {
         lent_ = lent;
         own_gpus_ = own_gpus;
     }
+    /// From now on who stands beyond a hold's time has no more of its nodes than they have left
+    /// over then. Keeps the pointer; before anything is placed, once.
+    void keep(const Holds*);
+    [[nodiscard]] bool keeps_any() const { return holds_ != nullptr; }
+    /// Holds::outlasted_by(); none where nothing is kept.
+    [[nodiscard]] std::uint32_t outlasted_by(const Task& task, const Choice& choice) const {
+        return holds_ == nullptr ? 0 : holds_->outlasted_by(*problem_, task, choice);
+    }
     /// Nothing is placed on the node any more.
     void close(NodeIndex);
     [[nodiscard]] std::int64_t free_gpus(std::int32_t type) const {
@@ -100,6 +110,9 @@ class Packing {
     };
     [[nodiscard]] bool take(const Task&, const Choice&, const Place&, std::int64_t per_node,
                             Placement&);
+    [[nodiscard]] bool is_left_over(const JobState&, NodeIndex, std::int64_t per_node,
+                                    std::uint32_t outlasts) const;
+    void change_spares(const JobState&, NodeIndex, std::int64_t gpus, std::uint32_t outlasts);
     enum class Owner { own, lent, any };
     void collect(const Task&, const Choice&, const Place&, Owner, std::size_t wanted,
                  Placement&) const;
@@ -118,6 +131,9 @@ class Packing {
     Ties ties_;
     const std::vector<bool>* lent_ = nullptr;
     std::int64_t own_gpus_ = 0;
+    const Holds* holds_ = nullptr;
+    std::vector<Spare> spares_;               ///< by node
+    std::vector<std::uint32_t> first_spare_;  ///< by node and one more; empty without holds
     std::vector<Free> free_;
     std::vector<std::vector<std::vector<NodeIndex>>> buckets_;  ///< [type][free GPUs]
     std::vector<std::int64_t> free_of_type_;

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "policy/order/promises.h"
 #include "sim/loans/loan_metrics.h"
 #include "sim/slow/slowdowns.h"
 
@@ -76,6 +77,7 @@ struct Metrics {
     std::int64_t restarts = 0;   ///< starts and changes of GPU sets of all jobs
     std::int64_t decisions = 0;
     double decision_ms_p50 = 0, decision_ms_p95 = 0, decision_ms_max = 0;
+    PromiseCounts promises;  ///< with order priority
     double wall_s = 0;
     std::optional<LoanMetrics> loans;  ///< with inference beside the cluster
     std::optional<SlowMetrics> slow;   ///< where slowdowns were simulated

@@ -51,7 +51,11 @@ struct Completion {
 class Simulation {
   public:
     Simulation(const Workload& workload, const PolicyFunction& decide, const SimulationOptions& o)
-        : workload_(workload), decide_(decide), options_(o), policy_options_(o.policy) {
+        : workload_(workload),
+          decide_(decide),
+          options_(o),
+          policy_options_(o.policy),
+          promises_(o.promises) {
         policy_options_.any_layout = true;
         policy_options_.explain = false;
         policy_options_.reserve_depth = 0;  // there are no jobs but the policy's own
@@ -124,6 +128,7 @@ class Simulation {
     const SimulationOptions& options_;
     PolicyOptions policy_options_;
     Snapshot snapshot_;
+    PromiseBook promises_;
     Offers offers_;
     std::vector<Live> live_;  ///< parallel to snapshot_.jobs
     std::priority_queue<Completion, std::vector<Completion>, std::greater<>> completions_;

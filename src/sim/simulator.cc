@@ -169,6 +169,7 @@ Status Simulation::decide() {
     last_decision_s_ = snapshot_.time_s;
     due_s_ = never;
     const Clock::time_point start = Clock::now();
+    promises_.give(snapshot_, offers_, policy_options_);
     const Decision decision = decide_(snapshot_, offers_, policy_options_);
     decision_ms_.push_back(ms_since(start));
     if (options_.watch) options_.watch(snapshot_, offers_, policy_options_, decision);

@@ -10,7 +10,7 @@
 #include <optional>
 
 #include "base/result.h"
-#include "policy/policy.h"
+#include "policy/order/promises.h"
 #include "sim/loans/lending.h"
 #include "sim/metrics.h"
 #include "sim/slow/slowdowns.h"
@@ -30,6 +30,7 @@ struct SimulationOptions {
     /// Policies see no job's work but its time limit, 1 to 5 times its run where the trace states
     /// none.
     bool work_unknown = false;
+    PromiseRules promises;             ///< with order priority
     PolicyOptions policy;              ///< restart cost, objective, search steps
     std::optional<LoanOptions> loans;  ///< inference beside the cluster; policies see what it lends
     std::vector<Slowdown> slowdowns;   ///< of parse_slowdowns() for the workload's nodes

@@ -111,6 +111,7 @@ Metrics Simulation::finish(std::string_view name) {
     m.jct_s = spread_of(std::move(jct));
     m.queuing_s = spread_of(std::move(queuing));
     m.finish_time_fairness = spread_of(std::move(unfairness));
+    m.promises = promises_.counts();
     finish_speeds(m);
     finish_slow(m);
     if (lending_) m.loans = lending_->finish(snapshot_, held_gpu_s_);

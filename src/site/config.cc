@@ -71,7 +71,7 @@ constexpr std::array<Key, 65> keys{{
      "end) or value (priorities only weigh)"},
     {"", "promise_slack", &Config::promise_slack, 0, 10, Form::any, "of its JCT",
      "how much later than in Slurm's own order a promised job may end; 0 = not at all"},
-    {"", "promise_depth", &Config::promise_depth, 0, 100, Form::any, "jobs",
+    {"", "promise_depth", &Config::promise_depth, 0, 32, Form::any, "jobs",
      "steps of priority, from the highest, whose first job is promised an end; 0 = none"},
     {"", "priority_step", &Config::priority_step, 0, 1, Form::any, "of the largest priority",
      "priorities that differ by no more than this count as equal: such jobs stand by submission"},

@@ -28,7 +28,7 @@ struct Config {
     std::string objective = "jct";    ///< of policy arena: jct, throughput or fairness
     std::string order = "priority";   ///< of policy arena: priority or value
     double promise_slack = 0.1;       ///< share of its JCT that a promised job may end later, 0..10
-    std::int64_t promise_depth = 10;  ///< steps of priority whose first job has a promise, 0..100
+    std::int64_t promise_depth = 10;  ///< steps of priority whose first job has a promise, 0..32
     double priority_step = 0.05;      ///< priorities this close count as equal, 0..1
     double interval_s = 5;            ///< longest time between rounds, 0.2..3600
     double min_gap_s = 0.5;           ///< shortest time between rounds, 0..60

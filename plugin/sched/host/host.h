@@ -101,6 +101,8 @@ struct JobView {
     std::string offer_json;  ///< ARENA_PLAN as last written; "" = none
     double submit_s = 0, eligible_s = 0, start_s = 0, time_limit_s = 0;
     double priority = 0;  ///< what Slurm would give it were it not held
+    /// The same as order priority has it: with priority/basic, which only counts jobs, by_nice().
+    double rank = 0;
     /// When Slurm expects the first startable ordinary job before it that shares its nodes to
     /// start; 0: it has not said; infinite: there is none.
     double ordinary_start_s = INFINITY;
@@ -125,6 +127,13 @@ struct JobView {
     std::vector<NodeIndex> nodes;  ///< running or completing: those it holds
     bool nodes_open = false;  ///< and all of them will take another job after it: none is drained
 };
+
+/// Jobs without a nice are equal, so that they stand by submission; 1 for these, more for one that
+/// an operator lifted, less for one that gave way. nice: as sbatch --nice.
+inline double by_nice(std::int64_t nice) {
+    const auto n = static_cast<double>(nice);
+    return n <= 0 ? 1 - n : 1 / (1 + n);
+}
 
 /// The id that the job's place in the queue goes by: tasks of an array have that of the array.
 inline JobId submitted_as(const JobView& job) { return job.array.id != 0 ? job.array.id : job.id; }

@@ -52,11 +52,15 @@ Books::Books(Host& host, Config config, std::vector<GpuType> hardware, Calibrati
       nodes(slowdown_rules(site.config)),
       loans(host, site.config, nodes),
       checks(host, site.config, measurements, nodes, profiles.user()),
-      arrays(host, site.config) {
+      arrays(host, site.config),
+      promises({.depth = site.config.promise_depth, .slack = site.config.promise_slack}) {
     assert(policy && "an unknown policy is refused when arena.yaml is loaded");
     options.reserve_depth = site.config.reserve_depth;
     options.objective = parse_objective(site.config.objective).value_or(Objective::jct);
-    options.order = parse_queue_order(site.config.order).value_or(QueueOrder::priority);
+    // The others keep Slurm's order by themselves, or none.
+    options.order = policy->name == "arena"
+                        ? parse_queue_order(site.config.order).value_or(QueueOrder::priority)
+                        : QueueOrder::value;
     options.priority_step = site.config.priority_step;
     options.restart = {site.config.restart_checkpoint_s, site.config.restart_per_gpu_s,
                        site.config.restart_launch_cap_s};

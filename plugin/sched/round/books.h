@@ -20,7 +20,7 @@
 #include "plugin/sched/round/queue.h"
 #include "plugin/sched/round/request_cache.h"
 #include "plugin/sched/slowdown/slowdown_book.h"
-#include "policy/policy.h"
+#include "policy/order/promises.h"
 
 namespace arena {
 
@@ -107,6 +107,7 @@ struct Books {
     std::map<JobId, std::vector<AvoidedNode>> leaving;
     BlockedOffers blocked;
     Queue queue;
+    PromiseBook promises;
     SlowdownBook slowdown;
     JobHistory history;
     std::map<JobId, JobStatus> statuses;

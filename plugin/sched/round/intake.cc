@@ -678,7 +678,7 @@ JobState Intake::state_of(const JobView& job, const EffectiveRequest& wanted) {
     const double now_s = view_.snapshot.time_s;
     JobState state;
     state.id = job.id;
-    state.priority = job.priority;
+    state.priority = books_.options.order == QueueOrder::priority ? job.rank : job.priority;
     state.submit_s = job.submit_s;
     // Its place in Slurm's queue counts from the requeue; the aging bound from when it could first
     // run.

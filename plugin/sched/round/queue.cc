@@ -86,8 +86,7 @@ std::optional<std::vector<Host::Expected>> Queue::look_forward(
     limits.go_on = [&stopping, end = Clock::now() + most_time] {
         return Clock::now() < end && !stopping();
     };
-    expected_ =
-        forecast_starts(policy, round.snapshot, round.offers, round.options, limits);
+    expected_ = forecast_starts(policy, round.snapshot, round.offers, round.options, limits);
     std::vector<Host::Expected> shown;
     for (const auto& [id, planned] : round.planned) {
         if (planned.role == Role::runs) continue;

@@ -69,6 +69,7 @@ void Scheduler::round() {
     stats_.jobs_running = round_.running;
     stats_.plan_ms = part.ms();
     if (stopping()) return;
+    give_promises();
     const Decision decision = decide(round_, *books_.policy);
     stats_.decide_ms = part.ms();
     const Journal journal = apply(round_, decision, books_, host_);
@@ -86,6 +87,14 @@ void Scheduler::round() {
     keep_history();
     stats_.jobs_planned = round_.planned.size();
     stats_.add_time(whole.ms());
+}
+
+/// What waits behind an ordinary job waits for Slurm.
+void Scheduler::give_promises() {
+    books_.promises.give(round_.snapshot, round_.offers, round_.options, [this](JobId id) {
+        const auto at = round_.planned.find(id);
+        return at != round_.planned.end() && !at->second.view->ordinary_ahead();
+    });
 }
 
 void Scheduler::settle_ends(bool all) {
@@ -363,12 +372,14 @@ Scheduler::Kept Scheduler::keep() {
             .checks = books_.checks.take_entries(),
             .loans = books_.loans.keep(),
             .history = std::exchange(books_.history, {}),
-            .arrays = books_.arrays.keep()};
+            .arrays = books_.arrays.keep(),
+            .promises = books_.promises.keep()};
 }
 
 void Scheduler::take_over(Kept kept) {
     books_.slowdown = std::move(kept.slowdown);
     books_.leaving = std::move(kept.leaving);
+    books_.promises.take_over(std::move(kept.promises));
     books_.checks.take_over(std::move(kept.checks));
     for (const SlowVerdict& verdict : kept.verdicts) (void)books_.nodes.note(verdict);
     books_.loans.take_over(std::move(kept.loans));

@@ -58,6 +58,7 @@ class Scheduler {
         LoanBook::Memory loans;
         std::optional<JobHistory> history;  ///< none: it is read from its file
         std::map<JobId, ArrayBook::Carrier> arrays;
+        PromiseBook::Kept promises;
     };
     [[nodiscard]] Kept keep();
     void take_over(Kept kept);
@@ -92,6 +93,7 @@ class Scheduler {
     void forget_times();
 
   private:
+    void give_promises();
     void end_late(const ClusterView& view);
     void keep_history();
     void tell_of_leases();

@@ -117,6 +117,10 @@ JobView read_job(job_record_t* job, const char* record, NodeSets& sets, RecordTe
     view.no_place = placed.no_place;
     view.no_nodes = placed.no_nodes;
     view.is_cut = placed.is_cut;
+    view.rank = queue == nullptr ? view.priority
+                                 : by_nice(static_cast<std::int64_t>(job->details->nice) -
+                                           static_cast<std::int64_t>(NICE_OFFSET));
+    view.rank += tier_size * placed.tier;
     view.priority += tier_size * placed.tier;
     view.configuring = IS_JOB_CONFIGURING(job);
     view.excluded = sets.ours(added_excludes(job).get());

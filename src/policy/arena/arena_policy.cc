@@ -101,10 +101,13 @@ Decision decide_arena(const Snapshot& snapshot, const Offers& offers, const Poli
                       const ArenaRules& rules) {
     const std::vector<bool> left_out = left_out_of(snapshot, offers, options, rules);
     const Problem problem(snapshot, offers, options, Scope::layouts, left_out);
-    const Packing packing(problem);
-    const Worth worth(problem, offers, rules);
-    const Prices prices =
-        price(problem, packing, worth, rules, std::count(left_out.begin(), left_out.end(), true));
+    const std::optional<Turn> turn = turn_of(problem);
+    const Turn* in_turn = turn ? &*turn : nullptr;
+    Packing packing(problem);
+    if (turn) packing.keep(&turn->keeping.holds);
+    const Worth worth(problem, offers, rules, in_turn);
+    const Prices prices = price(problem, packing, worth, rules,
+                                std::count(left_out.begin(), left_out.end(), true), in_turn);
     Assignment assignment = place(problem, packing, prices, choose(problem, prices.values, rules));
     grow(problem, worth, rules, assignment);
     return explain(problem, prices, assignment);

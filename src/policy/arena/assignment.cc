@@ -137,7 +137,11 @@ std::vector<std::size_t> Assignment::starving_in_order() const {
     std::vector<std::tuple<double, double, std::size_t>> order;
     for (std::size_t i = 0; i < tasks.size(); ++i) {
         if (tasks[i].runs() || !(*input_.starving)[i]) continue;
-        order.emplace_back(-tasks[i].job->priority, -tasks[i].job->age_s, i);
+        if (input_.place != nullptr) {
+            order.emplace_back((*input_.place)[i], 0, i);
+        } else {
+            order.emplace_back(-tasks[i].job->priority, -tasks[i].job->age_s, i);
+        }
     }
     if (!std::is_sorted(order.begin(), order.end()))
         std::sort(order.begin(), order.end());  // it is, of one priority
@@ -166,12 +170,16 @@ void Assignment::rescue(Displacement& displacement) {
         none.resize(tasks[i].choice_count);
         ByValue by_value;
         for (std::size_t c = 0; c < tasks[i].choice_count; ++c)
-            if (!none[c]) by_value.emplace_back(-input_.values[item(i, c)], c);
+            if (!none[c] && (input_.place == nullptr || input_.values[item(i, c)] > 0))
+                by_value.emplace_back(-input_.values[item(i, c)], c);
+        std::vector<bool> behind = may_leave;
+        for (std::size_t k = 0; input_.place != nullptr && k < tasks.size(); ++k)
+            behind[k] = behind[k] && (*input_.place)[k] > (*input_.place)[i];
         std::sort(by_value.begin(), by_value.end());
         for (const auto& [value, c] : by_value) {
             const Choice& choice = input_.problem->choices(tasks[i])[c];
             if (packing_.place(tasks[i], choice, placement_)) give(i, "waited for too long");
-            if (given_[i] || displace_for(i, choice, whatever_it_costs, may_leave,
+            if (given_[i] || displace_for(i, choice, whatever_it_costs, behind,
                                           "waited for too long", displacement))
                 break;
             none[c] = true;

@@ -23,6 +23,9 @@ struct AssignmentInput {
         values;  ///< by choice, all tasks one after the other; 0 = not to be taken
     std::span<const double> moved;      ///< by task: value of its current choice on other nodes
     const std::vector<bool>* starving;  ///< by task: has what it can have before all others
+    /// By task: who stands before others; then none of them makes room for it that stands before
+    /// it, and what is worth nothing to it is no help. nullptr: nobody does.
+    const std::vector<std::uint32_t>* place = nullptr;
 };
 
 class Assignment {

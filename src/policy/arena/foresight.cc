@@ -63,11 +63,12 @@ void Foresight::Releases::take(double gpus, double until_s) {
 }
 
 Foresight::Foresight(const Problem& problem, const Packing& packing,
-                     std::span<const double> weights, const ArenaRules& rules)
+                     std::span<const double> weights, const ArenaRules& rules, const Turn* turn)
     : problem_(problem),
       packing_(packing),
       weights_(weights),
       rules_(rules),
+      turn_(turn),
       releases_(problem.types()),
       worth_(problem.types(), 1),
       total_(problem.types(), 0),
@@ -263,19 +264,20 @@ double Foresight::waited_lately() const {
 }
 
 std::vector<std::size_t> Foresight::order() const {
-    std::vector<std::pair<double, std::size_t>> keys;
+    std::vector<std::tuple<bool, std::int64_t, double, std::size_t>> keys;
     for (std::size_t i = 0; i < problem_.tasks().size(); ++i) {
         const Task& task = problem_.tasks()[i];
         if (!is_rigid(task)) continue;
+        const std::int64_t below = turn_ == nullptr ? 0 : -std::int64_t{turn_->level[i]};
         double least = never;
         for (const Choice& c : problem_.choices(task))
             least = std::min(least, Problem::time_left_s(task, c) * c.gpus *
                                         worth_[static_cast<std::size_t>(c.type)]);
-        keys.emplace_back(least / weights_[i], i);
+        keys.emplace_back(true, below, least / weights_[i], i);
     }
     std::sort(keys.begin(), keys.end());
     std::vector<std::size_t> out;
-    for (const auto& [key, i] : keys) out.push_back(i);
+    for (const auto& key : keys) out.push_back(std::get<3>(key));
     return out;
 }
 
@@ -290,12 +292,18 @@ double Foresight::cost(std::size_t i, const Choice& c, double price, double idle
            price * worth_[static_cast<std::size_t>(c.type)] * (c.gpus * time_s + idle_gpu_s);
 }
 
+/// Whether the job would break its own promise.
+bool Foresight::is_late(std::size_t i, const Choice& c, double in_s) const {
+    const double due_s = problem_.tasks()[i].job->due_s;
+    return turn_ != nullptr && due_s > 0 && problem_.snapshot().time_s + in_s + run_s(i, c) > due_s;
+}
+
 Prospect Foresight::prospect_of(std::size_t i, const Choice& c, double price, double not_before_s) {
     const Releases& releases = releases_[static_cast<std::size_t>(c.type)];
     double idle = 0, in_s = releases.earliest(c.gpus, idle, steps_);
     const bool refused = in_s <= 0 && not_before_s > 0;
     in_s = std::max({in_s, not_before_s, earliest_on_its_nodes(i, c, refused)});
-    if (in_s == never) return {};
+    if (in_s == never || is_late(i, c, in_s)) return {};
     return {&c, in_s, in_s + cost(i, c, price * (in_s > 0 ? 1 : rules_.idle_share), idle), refused,
             price};
 }

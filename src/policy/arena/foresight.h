@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "policy/arena/arena_rules.h"
+#include "policy/arena/turn.h"
 #include "policy/packing.h"
 
 namespace arena {
@@ -42,7 +43,10 @@ class Foresight {
   public:
     /// weights: by task, > 0. Keeps the references. O(jobs x choices + steps): jobs that the budget
     /// of options.search_steps does not reach, the last of the order, have no prospect.
-    Foresight(const Problem&, const Packing&, std::span<const double> weights, const ArenaRules&);
+    /// turn: may be null; else who was promised an end chooses first, of what ends in time, and
+    /// then who stands in a higher step.
+    Foresight(const Problem&, const Packing&, std::span<const double> weights, const ArenaRules&,
+              const Turn* turn = nullptr);
     /// By task.
     [[nodiscard]] const std::vector<Prospect>& prospects() const { return prospects_; }
     /// What the choice costs without any wait, over the least that the job can have: at most 1 when
@@ -79,6 +83,7 @@ class Foresight {
     [[nodiscard]] double waited_lately() const;
     [[nodiscard]] std::vector<std::size_t> order() const;
     [[nodiscard]] double run_s(std::size_t task, const Choice&) const;
+    [[nodiscard]] bool is_late(std::size_t task, const Choice&, double in_s) const;
     [[nodiscard]] double cost(std::size_t task, const Choice&, double price,
                               double idle_gpu_s = 0) const;
     [[nodiscard]] Prospect prospect_of(std::size_t task, const Choice&, double price,
@@ -92,6 +97,7 @@ class Foresight {
     Packing packing_;
     std::span<const double> weights_;
     const ArenaRules& rules_;
+    const Turn* turn_;
     std::vector<Releases> releases_;  ///< by type, as are
     std::vector<double> worth_, total_;
     /// By node set that is not all nodes, then type; without what the jobs before will take.

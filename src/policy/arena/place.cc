@@ -18,7 +18,8 @@ std::size_t item(const Problem& problem, std::size_t i, std::int32_t choice) {
 /// Few jobs: tries all that could be. True when nothing can be better than `best` then.
 bool search_all(const Problem& problem, const Packing& packing, const AssignmentInput& input,
                 Selection& selection, Assignment& best) {
-    if (has_shares(problem)) return false;
+    // What it knows of nodes is what is free, not what is held.
+    if (has_shares(problem) || packing.keeps_any()) return false;
     double by_count = 0;
     for (std::size_t i = 0; i < selection.chosen.size(); ++i) {
         const std::int32_t choice = selection.chosen[i];
@@ -64,7 +65,8 @@ void find_growth(const Problem& problem, const Worth& worth, const ArenaRules& r
 /// What finds no nodes is not chosen again in the next attempt, as far as the budget goes.
 Assignment place(const Problem& problem, const Packing& packing, const Prices& prices,
                  Selection selection) {
-    const AssignmentInput input{&problem, prices.values, prices.moved, &prices.starving};
+    const AssignmentInput input{&problem, prices.values, prices.moved, &prices.starving,
+                                prices.turn == nullptr ? nullptr : &prices.turn->place};
     Displacement displacement(problem, prices.values, prices.moved);
     Assignment best(input, packing);
     best.place_all(selection.chosen, displacement);

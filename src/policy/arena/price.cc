@@ -3,6 +3,9 @@
 #include "policy/arena/price.h"
 
 #include <algorithm>
+#include <cmath>
+#include <functional>
+#include <map>
 
 #include "policy/arena/appointed.h"
 
@@ -69,6 +72,31 @@ void price_offers(const Problem& problem, const Worth& worth, const ArenaRules& 
     }
 }
 
+/// Who stands in a higher step than others starts before them.
+void raise_by_steps(const Problem& problem, const Turn& turn, Prices& prices) {
+    constexpr double above = 16, per_level = 30;
+    if (std::adjacent_find(turn.level.begin(), turn.level.end(), std::not_equal_to<>()) ==
+        turn.level.end())
+        return;
+    const double most = *std::max_element(prices.values.begin(), prices.values.end());
+    for (std::size_t i = 0; i < problem.tasks().size(); ++i) {
+        const Task& task = problem.tasks()[i];
+        if (turn.level[i] == 0) continue;
+        const double more = above * most * std::pow(per_level, turn.level[i] - 1.0);
+        for (std::size_t c = 0; c < task.choice_count; ++c) {
+            double& value = prices.values[task.first_choice + c];
+            if (value > 0) value += more;
+        }
+        if (prices.moved[i] > 0) prices.moved[i] += more;
+    }
+}
+
+/// What would break the job's own promise is no choice.
+void drop_late(const Turn& turn, std::vector<double>& values) {
+    for (std::size_t at = 0; at < values.size(); ++at)
+        if (turn.keeping.late[at]) values[at] = 0;
+}
+
 /// Jobs whose choice is for life take what is foreseen to be best for them, or wait for it: other
 /// choices that cost more are worth nothing. Beside elastic jobs, whose GPUs they could be given as
 /// well, those that cost hardly more stay, for less.
@@ -78,7 +106,7 @@ void look_ahead(const Problem& problem, const Packing& packing, const ArenaRules
     const auto& tasks = problem.tasks();
     const bool any_elastic =
         std::any_of(tasks.begin(), tasks.end(), [](const Task& task) { return task.job->elastic; });
-    const Foresight foresight(problem, packing, prices.weights, rules);
+    const Foresight foresight(problem, packing, prices.weights, rules, prices.turn);
     prices.prospects = foresight.prospects();
     for (std::size_t i = 0; i < tasks.size(); ++i) {
         Prospect& prospect = prices.prospects[i];
@@ -103,15 +131,18 @@ void drop_impossible(const Problem& problem, Packing alone, std::vector<double>&
     for (const Task& task : problem.tasks()) {
         if (task.runs()) alone.release_current(task);
     }
-    std::vector<std::vector<bool>> stands(problem.kinds());  // by kind, then choice
+    // By kind and choice, then by what it would outlast.
+    std::vector<std::vector<std::map<std::uint32_t, bool>>> stands(problem.kinds());
     for (const Task& task : problem.tasks()) {
-        std::vector<bool>& known = stands[task.kind];
-        if (known.empty())
-            for (const Choice& c : problem.choices(task))
-                known.push_back(alone.could_stand(task, c));
+        auto& known = stands[task.kind];
+        known.resize(task.choice_count);
         for (std::size_t c = 0; c < known.size(); ++c) {
+            const Choice& choice = problem.choices(task)[c];
+            const auto [answer, is_new] =
+                known[c].try_emplace(alone.outlasted_by(task, choice), false);
+            if (is_new) answer->second = alone.could_stand(task, choice);
             const std::size_t at = task.first_choice + c;
-            if (!known[c] && static_cast<std::int32_t>(at) != task.current) values[at] = 0;
+            if (!answer->second && static_cast<std::int32_t>(at) != task.current) values[at] = 0;
         }
     }
 }
@@ -119,9 +150,14 @@ void drop_impossible(const Problem& problem, Packing alone, std::vector<double>&
 }  // namespace
 
 Prices price(const Problem& problem, const Packing& packing, const Worth& worth,
-             const ArenaRules& rules, std::int64_t left_out) {
+             const ArenaRules& rules, std::int64_t left_out, const Turn* turn) {
     Prices prices;
+    prices.turn = turn;
     price_offers(problem, worth, rules, is_stable(problem, packing, rules, left_out), prices);
+    if (turn != nullptr) {
+        drop_late(*turn, prices.values);
+        raise_by_steps(problem, *turn, prices);
+    }
     prices.wanted = prices.values;
     look_ahead(problem, packing, rules, prices);
     drop_impossible(problem, packing, prices.values);

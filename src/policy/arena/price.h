@@ -19,10 +19,14 @@ struct Prices {
     std::vector<double> moved;        ///< by task: value of its current choice on other nodes
     std::vector<Prospect> prospects;  ///< by task; empty: nothing is foreseen
     std::vector<bool> starving;       ///< by task
+    const Turn* turn = nullptr;       ///< with order priority
 };
 
-/// left_out: waiting jobs that are no tasks.
-Prices price(const Problem&, const Packing&, const Worth&, const ArenaRules&,
-             std::int64_t left_out);
+/// left_out: waiting jobs that are no tasks. With order priority what would break the job's own
+/// promise is worth nothing, and who stands in a higher step than others is worth more with any
+/// offer than they are together with theirs, so that it starts first; by how much an offer is
+/// better than another stays as it is.
+Prices price(const Problem&, const Packing&, const Worth&, const ArenaRules&, std::int64_t left_out,
+             const Turn*);
 
 }  // namespace arena

@@ -22,10 +22,12 @@ bool has_starved(const JobState& job, double ran_s, bool runs, const ArenaRules&
            rules.starving_s * std::clamp(1 + starts_before, 1.0, rules.most_starving_bounds);
 }
 
-Worth::Worth(const Problem& problem, const Offers& offers, const ArenaRules& rules)
+Worth::Worth(const Problem& problem, const Offers& offers, const ArenaRules& rules,
+             const Turn* turn)
     : problem_(problem),
       options_(problem.options()),
       rules_(rules),
+      turn_(turn),
       lowest_priority_(std::numeric_limits<double>::infinity()),
       highest_priority_(-lowest_priority_) {
     double waiting = 0, all = 0;
@@ -44,6 +46,8 @@ Worth::Worth(const Problem& problem, const Offers& offers, const ArenaRules& rul
 }
 
 bool Worth::is_starving(const Task& task) const {
+    if (turn_ != nullptr)
+        return turn_->keeping.now[static_cast<std::size_t>(&task - problem_.tasks().data())];
     const JobState& job = *task.job;
     const double ran_s = task.runs() ? problem_.snapshot().time_s - job.start_s : 0;
     if (task.runs() && (job.start_s <= 0 || ran_s > rules_.starving_quantum_s)) return false;

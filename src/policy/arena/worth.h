@@ -3,6 +3,7 @@
 #pragma once
 
 #include "policy/arena/arena_rules.h"
+#include "policy/arena/turn.h"
 #include "policy/problem.h"
 
 namespace arena {
@@ -14,7 +15,8 @@ class Worth {
   public:
     /// Keeps the references. Looks at all jobs with offers that may be started or moved, tasks or
     /// not: a node more changes nobody's weight.
-    Worth(const Problem&, const Offers&, const ArenaRules&);
+    /// turn: kept, may be null.
+    Worth(const Problem&, const Offers&, const ArenaRules&, const Turn* turn = nullptr);
 
     /// Of the job among others: by priority and objective.
     [[nodiscard]] double weight(const Task&) const;
@@ -25,7 +27,8 @@ class Worth {
     /// By what a restart, so often, lengthens the job's age per start; the first starts do not
     /// count, and it is never short: a young job may still grow.
     [[nodiscard]] double stay_charge(const Task&, const Choice&, double restarts) const;
-    /// Waits, or has just been started after it did, for longer than its bound.
+    /// Waits, or has just been started after it did, for longer than its bound; with order
+    /// priority: its promise asks for it now.
     [[nodiscard]] bool is_starving(const Task&) const;
 
   private:
@@ -35,6 +38,7 @@ class Worth {
     const Problem& problem_;
     const PolicyOptions& options_;
     const ArenaRules& rules_;
+    const Turn* turn_;
     double lowest_priority_, highest_priority_;
     double change_bonus_;  ///< by how many wait
 };

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// See holds.h.
+#include "policy/holds.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace arena {
+
+std::uint32_t Holds::outlasted_by(const Problem& problem, const Task& task,
+                                  const Choice& choice) const {
+    const JobState& job = *task.job;
+    const auto index = static_cast<std::size_t>(&job - problem.snapshot().jobs.data());
+    const double run_s =
+        Problem::time_left_s(task, choice) + problem.options().restart.seconds(choice.gpus);
+    const double end_s = job.time_limit_s > 0
+                             ? problem.snapshot().time_s + std::max(job.time_limit_s, run_s)
+                             : std::numeric_limits<double>::infinity();
+    std::uint32_t mask = 0;
+    for (std::size_t h = 0; h < all.size(); ++h)
+        if (all[h].job != job.id && !all[h].gives_way[index] && end_s > all[h].from_s)
+            mask |= std::uint32_t{1} << h;
+    return mask;
+}
+
+}  // namespace arena

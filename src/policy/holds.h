@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Holds: nodes that are kept for a waiting job from a time on, because it was promised an end.
+// Until then others may have them; beyond it only what the job leaves over. Who stays beyond it is
+// the rule of this file; packing.h keeps to it, order/keeping.h makes them.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "policy/problem.h"
+
+namespace arena {
+
+/// GPUs of a node, and the CPUs and memory beside them.
+struct Resources {
+    std::int64_t gpus = 0, cpus = 0, memory_mb = 0;
+};
+
+struct Hold {
+    JobId job = 0;      ///< for whom
+    double from_s = 0;  ///< by the epoch: the latest start that keeps the promise
+    /// Of a running or waiting elastic job, by index in the snapshot's jobs: it stands behind, and
+    /// gives way when the time comes.
+    std::vector<bool> gives_way;
+};
+
+/// What a node has left over at a hold's time.
+struct Spare {
+    NodeIndex node = 0;
+    std::uint32_t hold = 0;  ///< into Holds::all
+    Resources left = {};
+};
+
+struct Holds {
+    static constexpr std::size_t most = 32;  ///< a placement has a bit for each
+    std::vector<Hold> all;
+    std::vector<Spare> spares;  ///< by node
+
+    [[nodiscard]] bool empty() const { return all.empty(); }
+    /// Those, a bit each, beyond whose time the task would still stand with the choice: by its time
+    /// limit, which Slurm enforces, or by its work where the choice takes longer than the limit was
+    /// made for. Without a limit it stands for ever.
+    [[nodiscard]] std::uint32_t outlasted_by(const Problem&, const Task&, const Choice&) const;
+};
+
+}  // namespace arena

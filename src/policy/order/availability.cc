@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// See availability.h.
+#include "policy/order/availability.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "policy/places.h"
+
+namespace arena {
+namespace {
+
+constexpr double never = std::numeric_limits<double>::infinity();
+/// Slurm's backfill takes a job without a limit to run so long.
+constexpr double year_s = 365.0 * 86400;
+
+bool holds(const Resources& free, const JobState& job, std::int64_t gpus) {
+    return free.gpus >= gpus && free.cpus >= gpus * job.cpus_per_gpu &&
+           free.memory_mb >= gpus * job.memory_mb_per_gpu;
+}
+
+}  // namespace
+
+double lasts_at_most_s(const JobState& job) {
+    double left_s = 0;
+    if (job.remaining_iterations > 0 && !job.overrun && job.current)
+        left_s = job.remaining_iterations * job.current->estimate.iteration_s;
+    if (job.time_limit_s > 0) return std::max(job.time_limit_s, left_s);
+    return left_s > 0 ? left_s : year_s;
+}
+
+Availability::Availability(const Problem& problem, const GivesWay& gives_way)
+    : problem_(problem),
+      nodes_of_type_(problem.types()),
+      changes_(problem.snapshot().nodes.size()) {
+    const Snapshot& snapshot = problem.snapshot();
+    for (NodeIndex n = 0; n < snapshot.nodes.size(); ++n)
+        if (problem.type_of_node(n) >= 0 && snapshot.nodes[n].up &&
+            snapshot.nodes[n].returning_s == 0)
+            nodes_of_type_[static_cast<std::size_t>(problem.type_of_node(n))].push_back(n);
+    for (const auto& set : snapshot.node_sets) {
+        auto& inside = in_set_.emplace_back();
+        if (set.size() == snapshot.nodes.size()) continue;
+        inside.resize(snapshot.nodes.size());
+        for (const NodeIndex n : set) inside[n] = true;
+    }
+    for (std::size_t j = 0; j < snapshot.jobs.size(); ++j) {
+        const JobState& job = snapshot.jobs[j];
+        if (job.phase != JobPhase::running || !job.current) continue;
+        const double in_s = gives_way(j) ? 0 : std::max(lasts_at_most_s(job), 0.0);
+        for (const NodeIndex n : job.nodes) give(n, in_s, job.current->grid.gpus_per_node, job);
+    }
+    for (const Occupied& held : snapshot.others) {
+        const double in_s =
+            std::isfinite(held.end_s) ? std::max(held.end_s - snapshot.time_s, 0.0) : year_s;
+        for (const Occupied::Part& part : held.parts) {
+            // What was taken off a node that is closed comes back when it does.
+            const NodeState& node = snapshot.nodes[part.node];
+            const std::int64_t most = node.total_gpus - node.free_gpus;
+            change(part.node, in_s, {std::min(part.gpus, most), 0, 0});
+            const NodeParts parts = parts_of(snapshot.nodes, part.node);
+            for (NodeIndex n = parts.first; n < parts.last; ++n)
+                change(n, in_s, {0, part.cpus, part.memory_mb});
+        }
+    }
+}
+
+void Availability::give(NodeIndex node, double in_s, std::int64_t gpus, const JobState& job) {
+    change(node, in_s, {gpus, 0, 0});
+    const NodeParts parts = parts_of(problem_.snapshot().nodes, node);
+    for (NodeIndex n = parts.first; n < parts.last; ++n)
+        change(n, in_s, {0, gpus * job.cpus_per_gpu, gpus * job.memory_mb_per_gpu});
+}
+
+void Availability::change(NodeIndex node, double in_s, const Resources& by) {
+    auto& list = changes_[node];
+    const auto at =
+        std::upper_bound(list.begin(), list.end(), in_s,
+                         [](double time_s, const Change& change) { return time_s < change.in_s; });
+    if (at != list.begin() && std::prev(at)->in_s == in_s) {
+        Resources& known = std::prev(at)->by;
+        known.gpus += by.gpus;
+        known.cpus += by.cpus;
+        known.memory_mb += by.memory_mb;
+        return;
+    }
+    list.insert(at, {in_s, by});
+}
+
+Resources Availability::free_at(NodeIndex node, double in_s) const {
+    const NodeState& state = problem_.snapshot().nodes[node];
+    Resources free{state.free_gpus, state.free_cpus, state.free_memory_mb};
+    for (const Change& change : changes_[node]) {
+        if (change.in_s > in_s) break;
+        free.gpus += change.by.gpus;
+        free.cpus += change.by.cpus;
+        free.memory_mb += change.by.memory_mb;
+    }
+    return free;
+}
+
+void Availability::windows_of(const JobState& job, NodeIndex node, std::int64_t per_node,
+                              double run_s, std::vector<Window>& out) const {
+    const NodeState& state = problem_.snapshot().nodes[node];
+    if (state.total_gpus < per_node) return;
+    Resources free{state.free_gpus, state.free_cpus, state.free_memory_mb};
+    double since_s = 0;
+    bool open = holds(free, job, per_node);
+    for (const Change& change : changes_[node]) {
+        free.gpus += change.by.gpus;
+        free.cpus += change.by.cpus;
+        free.memory_mb += change.by.memory_mb;
+        const bool now = holds(free, job, per_node);
+        if (now == open) continue;
+        if (open && change.in_s - run_s >= since_s)
+            out.push_back({since_s, change.in_s - run_s, node});
+        open = now;
+        since_s = change.in_s;
+    }
+    if (open) out.push_back({since_s, never, node});
+}
+
+/// Sweeps over the starts that nodes allow, until enough allow the same.
+void Availability::try_layout(const Task& task, const Choice& choice, const Place& place,
+                              const Offer& offer, std::int64_t per_node, double run_s,
+                              Start& best) const {
+    const auto wanted = static_cast<std::size_t>(choice.gpus / per_node);
+    if (!allows(place, *task.job, choice.gpus / per_node, per_node)) return;
+    if (place.node_set >= in_set_.size()) return;
+    const auto& inside = in_set_[place.node_set];
+    windows_.clear();
+    for (const NodeIndex n : nodes_of_type_[static_cast<std::size_t>(choice.type)])
+        if (inside.empty() || inside[n]) windows_of(*task.job, n, per_node, run_s, windows_);
+    steps_ += std::ssize(windows_);
+    if (windows_.size() < wanted) return;
+    std::sort(windows_.begin(), windows_.end(), [](const Window& a, const Window& b) {
+        return std::tie(a.from_s, a.node) < std::tie(b.from_s, b.node);
+    });
+    scratch_.clear();
+    for (const Window& window : windows_) {
+        if (best.choice != nullptr && window.from_s >= best.in_s) return;
+        std::erase_if(scratch_, [&](const Window& w) { return w.until_s < window.from_s; });
+        scratch_.push_back(window);
+        if (scratch_.size() < wanted) continue;
+        best = {&choice, &offer, window.from_s, per_node, {}};
+        for (std::size_t i = scratch_.size() - wanted; i < scratch_.size(); ++i)
+            best.nodes.push_back(scratch_[i].node);
+        std::sort(best.nodes.begin(), best.nodes.end());
+        return;
+    }
+}
+
+Availability::Start Availability::earliest(const Task& task, const Choice& choice,
+                                           double run_s) const {
+    Start best;
+    const auto layout = [&](const Offer& offer, std::int64_t per_node) {
+        (void)any_place(*task.job, [&](const Place& place, std::uint32_t) {
+            try_layout(task, choice, place, offer, per_node, run_s, best);
+            return best.choice != nullptr && best.in_s <= 0;
+        });
+        return best.choice != nullptr && best.in_s <= 0;
+    };
+    for (const Offer* offer : problem_.offers(choice))
+        if (layout(*offer, offer->grid.gpus_per_node)) return best;
+    if (!problem_.options().any_layout) return best;
+    for (std::int64_t g = choice.gpus; g >= 1; --g)
+        if (choice.gpus % g == 0 && layout(*problem_.offers(choice).front(), g)) return best;
+    return best;
+}
+
+void Availability::take(const Task& task, const Start& start, double run_s) {
+    const JobState& job = *task.job;
+    for (const NodeIndex n : start.nodes) {
+        give(n, start.in_s, -start.gpus_per_node, job);
+        give(n, start.in_s + run_s, start.gpus_per_node, job);
+    }
+}
+
+}  // namespace arena

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Keeping promises: for each waiting job that was promised an end (JobState::due_s), nodes are held
+// from the latest start that keeps it. A policy that leaves these nodes to jobs that are gone or
+// give way by then may decide everything else as it likes.
+#pragma once
+
+#include <vector>
+
+#include "policy/holds.h"
+#include "policy/order/steps.h"
+
+namespace arena {
+
+/// What the promises ask of a round.
+struct Keeping {
+    Holds holds;
+    /// By task: it waits, and must start now, with a choice that ends in time, whoever has to give
+    /// way; or it runs, and stopping it now would break what it was promised.
+    std::vector<bool> now;
+    /// By choice, all tasks one after the other: it ends too late, or as late as can be.
+    std::vector<bool> late;
+};
+
+/// Each job, in Slurm's order, holds the nodes of the choice that ends in time with the fewest
+/// GPU-seconds; where none does any more, that of the choice that ends first, and at once. Elastic
+/// jobs that stand behind it give way. O(promised jobs x choices x nodes).
+Keeping keep_promises(const Problem&, const SlurmOrder&);
+
+}  // namespace arena

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// See promises.h.
+#include "policy/order/promises.h"
+
+#include <algorithm>
+#include <set>
+
+#include "policy/order/availability.h"
+#include "policy/order/steps.h"
+
+namespace arena {
+namespace {
+
+/// Of the list schedule: what the job would take, and when.
+struct Entry {
+    std::size_t job;  ///< index in the snapshot's jobs
+    Availability::Start start;
+    double run_s = 0;
+};
+
+/// Waiting jobs with offers, in Slurm's order.
+std::vector<std::size_t> queue_of(const Snapshot& snapshot, const Offers& offers,
+                                  const SlurmOrder& order) {
+    std::vector<std::size_t> queue;
+    for (std::size_t j = 0; j < snapshot.jobs.size(); ++j)
+        if (snapshot.jobs[j].phase == JobPhase::pending) queue.push_back(j);
+    std::erase_if(queue, [&](std::size_t j) {
+        const auto at = offers.find(snapshot.jobs[j].id);
+        return at == offers.end() || at->second.empty();
+    });
+    std::sort(queue.begin(), queue.end(),
+              [&](std::size_t a, std::size_t b) { return order.place[a] < order.place[b]; });
+    return queue;
+}
+
+/// Index in the queue behind the last job that a promise may be for.
+std::size_t length_of(const std::vector<std::size_t>& queue, const SlurmOrder& order,
+                      const PromiseRules& rules) {
+    std::size_t length = 0;
+    std::int64_t steps = 0;
+    for (std::size_t i = 0; i < std::min(queue.size(), rules.jobs); ++i) {
+        if (i > 0 && order.step[queue[i]] == order.step[queue[i - 1]]) continue;
+        if (++steps > rules.depth) break;
+        length = i + 1;
+    }
+    return length;
+}
+
+/// As it would have been asked of Slurm; else the start that ends first, and of those that end
+/// together the first, which has the fewest GPUs of its type.
+Entry first_end(const Problem& problem, const Availability& free, const Task& task) {
+    Entry best{static_cast<std::size_t>(task.job - problem.snapshot().jobs.data()), {}, 0};
+    const std::int32_t asked = problem.requested(task);
+    for (const Choice& choice : problem.choices(task)) {
+        if (asked >= 0 && &choice != &problem.choice(asked)) continue;
+        const double run_s =
+            Problem::time_left_s(task, choice) + problem.options().restart.seconds(choice.gpus);
+        const bool hopeless = best.start.choice != nullptr && run_s >= best.start.in_s + best.run_s;
+        if (hopeless) continue;
+        const Availability::Start start = free.earliest(task, choice, run_s);
+        if (start.choice == nullptr) continue;
+        if (best.start.choice != nullptr && start.in_s + run_s >= best.start.in_s + best.run_s)
+            continue;
+        best.start = start;
+        best.run_s = run_s;
+    }
+    return best;
+}
+
+double planned_end_s(const JobState& job, const PolicyOptions& options) {
+    const double run_s = job.remaining_iterations > 0 && !job.overrun
+                             ? job.remaining_iterations * job.current->estimate.iteration_s
+                             : job.time_limit_s;
+    return job.start_s + options.restart.seconds(job.current->grid.gpus()) + run_s;
+}
+
+}  // namespace
+
+const Promise* PromiseBook::find(JobId job) const {
+    const auto at = promises_.find(job);
+    return at == promises_.end() ? nullptr : &at->second;
+}
+
+/// Who has started since, and who is gone. A start counts with the work that the job had then: it
+/// is asked in the first round that sees it run. A decision comes a round late at most.
+void PromiseBook::settle(const Snapshot& snapshot, const PolicyOptions& options) {
+    std::set<JobId> here;
+    for (const JobState& job : snapshot.jobs) {
+        const auto at = promises_.find(job.id);
+        if (at == promises_.end()) continue;
+        here.insert(job.id);
+        Promise& known = at->second;
+        if (known.started || job.phase != JobPhase::running || !job.current) continue;
+        known.started = true;
+        const double late_s = std::max(options.window_s, snapshot.time_s - looked_s_) + 1;
+        ++(planned_end_s(job, options) <= known.due_s + late_s ? counts_.kept : counts_.broken);
+    }
+    std::erase_if(promises_, [&](const auto& entry) { return !here.contains(entry.first); });
+    looked_s_ = snapshot.time_s;
+}
+
+void PromiseBook::promise(const JobState& job, const Promise& made, double now_s) {
+    const auto [at, is_new] = promises_.try_emplace(job.id, made);
+    Promise& known = at->second;
+    if (is_new) {
+        ++counts_.given;
+        known.given_s = now_s;
+        return;
+    }
+    const bool others_before = !std::includes(known.ahead.begin(), known.ahead.end(),
+                                              made.ahead.begin(), made.ahead.end());
+    if (made.due_s > known.due_s && !others_before) return;
+    const double given_s = known.given_s;
+    const bool started = known.started;
+    known = made;
+    known.given_s = given_s;
+    known.started = started;
+}
+
+void PromiseBook::give(Snapshot& snapshot, const Offers& offers, const PolicyOptions& options,
+                       const std::function<bool(JobId)>& may_have) {
+    for (JobState& job : snapshot.jobs) job.due_s = 0;
+    if (options.order != QueueOrder::priority || rules_.depth <= 0) return promises_.clear();
+    settle(snapshot, options);
+    const SlurmOrder order = order_of(snapshot, options.priority_step);
+    std::vector<std::size_t> queue = queue_of(snapshot, offers, order);
+    if (may_have)
+        std::erase_if(queue, [&](std::size_t j) { return !may_have(snapshot.jobs[j].id); });
+    queue.resize(length_of(queue, order, rules_));
+    std::vector<bool> left_out(snapshot.jobs.size(), true);
+    for (const std::size_t j : queue) left_out[j] = false;
+    const Problem problem(snapshot, offers, options, Scope::layouts, left_out);
+    std::vector<const Task*> task_of(snapshot.jobs.size());
+    for (const Task& task : problem.tasks())
+        task_of[static_cast<std::size_t>(task.job - snapshot.jobs.data())] = &task;
+
+    std::set<JobId> first;
+    std::vector<JobId> ahead;
+    Availability free(problem, [](std::size_t) { return false; });
+    for (std::size_t i = 0; i < queue.size(); ++i) {
+        const JobState& job = snapshot.jobs[queue[i]];
+        const bool heads = i == 0 || order.step[queue[i]] != order.step[queue[i - 1]];
+        if (heads) first.insert(job.id);
+        if (free.steps() > options.search_steps) continue;
+        const Task* task = task_of[queue[i]];
+        const Entry entry = task ? first_end(problem, free, *task) : Entry{};
+        if (entry.start.choice != nullptr) {
+            free.take(*task, entry.start, entry.run_s);
+            if (heads) {
+                Promise made;
+                made.start_s = snapshot.time_s + entry.start.in_s;
+                made.end_s = made.start_s + entry.run_s;
+                const double since_s = snapshot.time_s - job.age_s;
+                made.due_s = made.end_s + rules_.slack * (made.end_s - since_s);
+                made.grid = entry.start.offer->grid;
+                made.ahead = ahead;
+                std::sort(made.ahead.begin(), made.ahead.end());
+                promise(job, made, snapshot.time_s);
+            }
+        }
+        ahead.push_back(job.id);
+    }
+    std::erase_if(promises_, [&](const auto& entry) {
+        return !entry.second.started && !first.contains(entry.first);
+    });
+    for (JobState& job : snapshot.jobs)
+        if (const Promise* known = find(job.id)) job.due_s = known->due_s;
+}
+
+}  // namespace arena

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Promises: the first waiting job of each step of Slurm's order is promised an end, the one that it
+// would have if Slurm started jobs in that order, each as its user would have asked Slurm, or,
+// where nobody knows that, with the offer that ends first, while those that run last as long as
+// their limits let them. What is promised is written into the snapshot (JobState::due_s); policies
+// keep to it. Leaves out on purpose: any decision.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "policy/policy.h"
+
+namespace arena {
+
+struct PromiseRules {
+    std::int64_t depth = 10;  ///< steps whose first job is promised an end, 0 to Holds::most
+    /// How much later than in Slurm's order it may end, as a share of its time from when it could
+    /// first run to that end, >= 0.
+    double slack = 0.1;
+    /// Jobs of the list schedule, >= 1: what stands behind them has no promise yet.
+    std::size_t jobs = 200;
+};
+
+struct Promise {
+    double given_s = 0;  ///< by the epoch, as all times here
+    double start_s = 0;  ///< in Slurm's order
+    double end_s = 0;    ///< the same
+    double due_s = 0;    ///< it ends by then: with the slack
+    Grid grid;           ///< with which it would
+    bool started = false;
+    std::vector<JobId> ahead;  ///< ascending: who stood before it when it was given
+};
+
+/// Each counts once: kept where the job started early enough, by the estimate of what it got.
+struct PromiseCounts {
+    std::int64_t given = 0, kept = 0, broken = 0;
+    bool operator==(const PromiseCounts&) const = default;
+};
+
+/// What was promised so far. A value: a copy is a whole one.
+class PromiseBook {
+  public:
+    explicit PromiseBook(PromiseRules rules) : rules_(rules) {}
+
+    /// Looks at a cluster as it is now, and sets due_s of each of its jobs. With order value there
+    /// are no promises. A promise moves earlier when jobs end early; it moves later only where
+    /// others stand before the job that did not when it was given, and goes where the job does not
+    /// stand first of its step any more before it started. `may_have`: jobs that nobody's promise
+    /// is for, as they wait for something else than GPUs, are false. O(jobs log jobs), and for each
+    /// job of the list its choices x nodes, within options.search_steps.
+    void give(Snapshot&, const Offers&, const PolicyOptions&,
+              const std::function<bool(JobId)>& may_have = {});
+
+    [[nodiscard]] const Promise* find(JobId) const;
+    [[nodiscard]] const PromiseCounts& counts() const { return counts_; }
+
+    /// What outlives new rules.
+    struct Kept {
+        std::map<JobId, Promise> promises;
+        PromiseCounts counts;
+    };
+    [[nodiscard]] Kept keep() const { return {promises_, counts_}; }
+    void take_over(Kept kept) {
+        promises_ = std::move(kept.promises);
+        counts_ = kept.counts;
+    }
+
+  private:
+    void settle(const Snapshot&, const PolicyOptions&);
+    void promise(const JobState&, const Promise& made, double now_s);
+
+    PromiseRules rules_;
+    std::map<JobId, Promise> promises_;
+    PromiseCounts counts_;
+    double looked_s_ = 0;
+};
+
+}  // namespace arena
