@@ -19,6 +19,7 @@ struct Resources {
 struct Hold {
     JobId job = 0;      ///< for whom
     double from_s = 0;  ///< by the epoch: the latest start that keeps the promise
+    double due_s = 0;   ///< it takes nothing that ends later; 0: nothing ends in time any more
     /// Of a running or waiting elastic job, by index in the snapshot's jobs: it stands behind, and
     /// gives way when the time comes.
     std::vector<bool> gives_way;
@@ -41,6 +42,8 @@ struct Holds {
     /// limit, which Slurm enforces, or by its work where the choice takes longer than the limit was
     /// made for. Without a limit it stands for ever.
     [[nodiscard]] std::uint32_t outlasted_by(const Problem&, const Task&, const Choice&) const;
+    /// Whether the task would break its own promise with this layout.
+    [[nodiscard]] bool is_late(const Problem&, const Task&, const Offer&) const;
 };
 
 }  // namespace arena

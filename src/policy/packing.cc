@@ -187,6 +187,7 @@ bool Packing::place(const Task& task, const Choice& choice, Placement& out) {
 
 bool Packing::place_as(const Task& task, const Choice& choice, const Offer& offer,
                        std::int64_t per_node, Placement& out) {
+    if (holds_ != nullptr && holds_->is_late(*problem_, task, offer)) return false;
     out.offer = &offer;
     return any_place(*task.job, [&](const Place& at, std::uint32_t index) {
         out.place = index;

@@ -93,6 +93,12 @@ class Problem {
     [[nodiscard]] static double time_left_s(const Task& task, const Choice& choice) {
         return task.remaining * choice.iteration_s;
     }
+    /// The same with one layout, and a start or restart before it.
+    [[nodiscard]] static double run_s(const Task& task, const Offer& offer,
+                                      const PolicyOptions& options) {
+        return task.remaining * offer.estimate.iteration_s +
+               options.restart.seconds(offer.grid.gpus());
+    }
     /// Seconds without progress that remain of the task's last start.
     [[nodiscard]] double restart_left_s(const Task&) const;
 

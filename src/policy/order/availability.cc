@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <tuple>
 
 #include "policy/places.h"
 
@@ -101,7 +102,7 @@ Resources Availability::free_at(NodeIndex node, double in_s) const {
 }
 
 void Availability::windows_of(const JobState& job, NodeIndex node, std::int64_t per_node,
-                              double run_s, std::vector<Window>& out) const {
+                              double stay_s, std::vector<Window>& out) const {
     const NodeState& state = problem_.snapshot().nodes[node];
     if (state.total_gpus < per_node) return;
     Resources free{state.free_gpus, state.free_cpus, state.free_memory_mb};
@@ -113,8 +114,8 @@ void Availability::windows_of(const JobState& job, NodeIndex node, std::int64_t 
         free.memory_mb += change.by.memory_mb;
         const bool now = holds(free, job, per_node);
         if (now == open) continue;
-        if (open && change.in_s - run_s >= since_s)
-            out.push_back({since_s, change.in_s - run_s, node});
+        if (open && change.in_s - stay_s >= since_s)
+            out.push_back({since_s, change.in_s - stay_s, node});
         open = now;
         since_s = change.in_s;
     }
@@ -123,57 +124,58 @@ void Availability::windows_of(const JobState& job, NodeIndex node, std::int64_t 
 
 /// Sweeps over the starts that nodes allow, until enough allow the same.
 void Availability::try_layout(const Task& task, const Choice& choice, const Place& place,
-                              const Offer& offer, std::int64_t per_node, double run_s,
-                              Start& best) const {
+                              const Offer& offer, std::int64_t per_node, Start& best) const {
     const auto wanted = static_cast<std::size_t>(choice.gpus / per_node);
     if (!allows(place, *task.job, choice.gpus / per_node, per_node)) return;
     if (place.node_set >= in_set_.size()) return;
+    const double run_s = Problem::run_s(task, offer, problem_.options());
+    const double stay_s = std::max(run_s, task.job->time_limit_s);
     const auto& inside = in_set_[place.node_set];
     windows_.clear();
     for (const NodeIndex n : nodes_of_type_[static_cast<std::size_t>(choice.type)])
-        if (inside.empty() || inside[n]) windows_of(*task.job, n, per_node, run_s, windows_);
+        if (inside.empty() || inside[n]) windows_of(*task.job, n, per_node, stay_s, windows_);
     steps_ += std::ssize(windows_);
     if (windows_.size() < wanted) return;
     std::sort(windows_.begin(), windows_.end(), [](const Window& a, const Window& b) {
         return std::tie(a.from_s, a.node) < std::tie(b.from_s, b.node);
     });
-    scratch_.clear();
-    for (const Window& window : windows_) {
-        if (best.choice != nullptr && window.from_s >= best.in_s) return;
-        std::erase_if(scratch_, [&](const Window& w) { return w.until_s < window.from_s; });
-        scratch_.push_back(window);
-        if (scratch_.size() < wanted) continue;
-        best = {&choice, &offer, window.from_s, per_node, {}};
-        for (std::size_t i = scratch_.size() - wanted; i < scratch_.size(); ++i)
-            best.nodes.push_back(scratch_[i].node);
+    std::vector<Window> open;
+    for (std::size_t w = 0; w < windows_.size(); ++w) {
+        const double at_s = windows_[w].from_s;
+        if (best.choice != nullptr && at_s + run_s >= best.in_s + best.run_s) return;
+        std::erase_if(open, [&](const Window& other) { return other.until_s < at_s; });
+        open.push_back(windows_[w]);
+        const bool last = w + 1 == windows_.size() || windows_[w + 1].from_s > at_s;
+        if (!last || open.size() < wanted) continue;
+        best = {&choice, &offer, at_s, run_s, stay_s, per_node, {}};
+        for (auto at = open.end() - static_cast<std::ptrdiff_t>(wanted); at != open.end(); ++at)
+            best.nodes.push_back(at->node);
         std::sort(best.nodes.begin(), best.nodes.end());
         return;
     }
 }
 
-Availability::Start Availability::earliest(const Task& task, const Choice& choice,
-                                           double run_s) const {
+Availability::Start Availability::first_end(const Task& task, const Choice& choice) const {
     Start best;
     const auto layout = [&](const Offer& offer, std::int64_t per_node) {
         (void)any_place(*task.job, [&](const Place& place, std::uint32_t) {
-            try_layout(task, choice, place, offer, per_node, run_s, best);
-            return best.choice != nullptr && best.in_s <= 0;
+            try_layout(task, choice, place, offer, per_node, best);
+            return false;
         });
-        return best.choice != nullptr && best.in_s <= 0;
     };
-    for (const Offer* offer : problem_.offers(choice))
-        if (layout(*offer, offer->grid.gpus_per_node)) return best;
-    if (!problem_.options().any_layout) return best;
-    for (std::int64_t g = choice.gpus; g >= 1; --g)
-        if (choice.gpus % g == 0 && layout(*problem_.offers(choice).front(), g)) return best;
+    const auto offers = problem_.offers(choice);
+    for (const Offer* offer : offers) layout(*offer, offer->grid.gpus_per_node);
+    for (std::int64_t g = choice.gpus; problem_.options().any_layout && g >= 1; --g) {
+        if (best.choice != nullptr && best.in_s <= 0) break;
+        if (choice.gpus % g == 0) layout(*offers.front(), g);
+    }
     return best;
 }
 
-void Availability::take(const Task& task, const Start& start, double run_s) {
-    const JobState& job = *task.job;
+void Availability::take(const Task& task, const Start& start) {
     for (const NodeIndex n : start.nodes) {
-        give(n, start.in_s, -start.gpus_per_node, job);
-        give(n, start.in_s + run_s, start.gpus_per_node, job);
+        give(n, start.in_s, -start.gpus_per_node, *task.job);
+        give(n, start.in_s + start.stay_s, start.gpus_per_node, *task.job);
     }
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // When nodes come free: what stock Slurm's backfill goes by. Jobs that run end at their limits;
 // jobs that are taken in keep their nodes from their start on; the rest of the time is free. A list
-// schedule is made by asking for the earliest start of one job after the other.
+// schedule is made by asking for the first end of one job after the other.
 #pragma once
 
 #include <functional>
@@ -27,13 +27,15 @@ class Availability {
     struct Start {
         const Choice* choice = nullptr;  ///< none: never
         const Offer* offer = nullptr;
-        double in_s = 0;  ///< from now
+        double in_s = 0;    ///< from now
+        double run_s = 0;   ///< from then until its work is done, with a start or restart
+        double stay_s = 0;  ///< at most, by its limit: so long it keeps the nodes from others
         std::int64_t gpus_per_node = 0;
         std::vector<NodeIndex> nodes;  ///< ascending; of those free by then the last to be so
     };
-    /// The earliest start of the choice in any of its layouts, for run_s seconds.
-    [[nodiscard]] Start earliest(const Task&, const Choice&, double run_s) const;
-    void take(const Task&, const Start&, double run_s);
+    /// The start of the choice, in one of its layouts, that ends first.
+    [[nodiscard]] Start first_end(const Task&, const Choice&) const;
+    void take(const Task&, const Start&);
     /// What of the node is not in use at that time, in seconds from now.
     [[nodiscard]] Resources free_at(NodeIndex, double in_s) const;
     /// Nodes looked at so far.
@@ -50,16 +52,16 @@ class Availability {
     };
     void give(NodeIndex, double in_s, std::int64_t gpus, const JobState&);
     void change(NodeIndex, double in_s, const Resources&);
-    void windows_of(const JobState&, NodeIndex, std::int64_t per_node, double run_s,
+    void windows_of(const JobState&, NodeIndex, std::int64_t per_node, double stay_s,
                     std::vector<Window>&) const;
     void try_layout(const Task&, const Choice&, const Place&, const Offer&, std::int64_t per_node,
-                    double run_s, Start& best) const;
+                    Start& best) const;
 
     const Problem& problem_;
     std::vector<std::vector<NodeIndex>> nodes_of_type_;
     std::vector<std::vector<bool>> in_set_;     ///< [node set][node]
     std::vector<std::vector<Change>> changes_;  ///< by node, in order of time
-    mutable std::vector<Window> windows_, scratch_;
+    mutable std::vector<Window> windows_;
     mutable std::int64_t steps_ = 0;
 };
 

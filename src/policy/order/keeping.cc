@@ -9,6 +9,8 @@
 namespace arena {
 namespace {
 
+constexpr std::size_t most_attempts = 12;
+
 class Keeper {
   public:
     Keeper(const Problem& problem, const SlurmOrder& order) : problem_(problem), order_(order) {
@@ -21,10 +23,7 @@ class Keeper {
     Keeping run();
 
   private:
-    struct Way {
-        Availability::Start start;
-        double run_s = 0, gpu_s = 0;
-    };
+    using Start = Availability::Start;
     [[nodiscard]] std::size_t job_of(const Task& task) const {
         return static_cast<std::size_t>(task.job - problem_.snapshot().jobs.data());
     }
@@ -37,14 +36,25 @@ class Keeper {
                      : problem_.options().restart.seconds(choice.gpus));
     }
     void keep_running(std::size_t i);
-    void hold_for(std::size_t i);
-    void hold(const Task&, const Way&, const Availability&, std::vector<bool> gives_way);
+    [[nodiscard]] std::pair<Start, bool> start_of(std::size_t i, const Availability& free);
+    bool hold_for(std::size_t i);
+    void close_chains();
+    [[nodiscard]] std::vector<std::size_t> hold_for_all(const std::vector<std::size_t>& waiting);
+    void hold(const Task&, const Start&, bool lost, const Availability&,
+              std::vector<bool> gives_way);
     [[nodiscard]] std::vector<bool> who_gives_way(const Task&) const;
 
     const Problem& problem_;
     const SlurmOrder& order_;
     Keeping result_;
-    std::vector<std::pair<const Task*, Way>> held_;
+    std::vector<std::pair<const Task*, Start>> held_;
+    std::vector<Resources> at_start_;  ///< as the spares, at the time that was reckoned with
+    /// How starts are reckoned: the one with the fewest GPU-seconds, or the one that ends first;
+    /// whether elastic jobs that stand behind give way for it.
+    struct Manner {
+        bool thrifty, gives_way;
+    };
+    Manner manner_{true, true};
 };
 
 /// Elastic, and behind: on its feet again when the promised job has ended, or elsewhere.
@@ -77,70 +87,128 @@ void Keeper::keep_running(std::size_t i) {
     result_.now[i] = !in_time || fastest_s + window_s > left_s(task);
 }
 
-void Keeper::hold(const Task& task, const Way& way, const Availability& free,
+void Keeper::hold(const Task& task, const Start& start, bool lost, const Availability& free,
                   std::vector<bool> gives_way) {
-    if (result_.holds.all.size() == Holds::most) return;
     const double now_s = problem_.snapshot().time_s;
-    const double from_s = std::max(task.job->due_s - way.run_s, now_s + way.start.in_s);
+    const double from_s = std::max(task.job->due_s - start.run_s, now_s + start.in_s);
     const auto number = static_cast<std::uint32_t>(result_.holds.all.size());
-    result_.holds.all.push_back({task.job->id, from_s, std::move(gives_way)});
-    const JobState& job = *task.job;
-    for (const NodeIndex n : way.start.nodes) {
-        Resources left = free.free_at(n, from_s - now_s);
-        left.gpus -= way.start.gpus_per_node;
-        left.cpus -= way.start.gpus_per_node * job.cpus_per_gpu;
-        left.memory_mb -= way.start.gpus_per_node * job.memory_mb_per_gpu;
-        result_.holds.spares.push_back({n, number, left});
+    result_.holds.all.push_back(
+        {task.job->id, from_s, lost ? 0 : task.job->due_s, std::move(gives_way)});
+    const auto left_over = [&](NodeIndex n, double in_s) {
+        Resources left = free.free_at(n, in_s);
+        left.gpus -= start.gpus_per_node;
+        left.cpus -= start.gpus_per_node * task.job->cpus_per_gpu;
+        left.memory_mb -= start.gpus_per_node * task.job->memory_mb_per_gpu;
+        return left;
+    };
+    for (const NodeIndex n : start.nodes) {
+        result_.holds.spares.push_back({n, number, left_over(n, from_s - now_s)});
+        at_start_.push_back(left_over(n, start.in_s));
     }
 }
 
-void Keeper::hold_for(std::size_t i) {
+/// Of the starts that end in time the one with the fewest GPU-seconds, or, where that left nothing
+/// to others, the one that ends first; nothing where none ends in time.
+std::pair<Availability::Start, bool> Keeper::start_of(std::size_t i, const Availability& free) {
+    const Task& task = problem_.tasks()[i];
+    const auto gpu_s = [](const Start& start) {
+        return start.run_s * static_cast<double>(start.choice->gpus);
+    };
+    Start best, first;
+    for (const Choice& choice : problem_.choices(task)) {
+        const bool late = run_s(task, choice, false) > left_s(task);
+        if (late && first.choice != nullptr) continue;
+        Start start = free.first_end(task, choice);
+        if (start.choice == nullptr) continue;
+        const double end_s = start.in_s + start.run_s;
+        if (end_s <= left_s(task) && (best.choice == nullptr || gpu_s(start) < gpu_s(best)))
+            best = start;
+        if (first.choice == nullptr || end_s < first.in_s + first.run_s) first = std::move(start);
+    }
+    const bool lost = best.choice == nullptr;
+    return {lost || !manner_.thrifty ? std::move(first) : std::move(best), lost};
+}
+
+/// False where nothing ends in time any more: the first end counts then.
+bool Keeper::hold_for(std::size_t i) {
     const Task& task = problem_.tasks()[i];
     std::vector<bool> gives_way = who_gives_way(task);
-    Availability free(problem_, [&](std::size_t j) { return gives_way[j]; });
-    for (const auto& [other, way] : held_) free.take(*other, way.start, way.run_s);
-    Way best, first;
+    Availability free(problem_, [&](std::size_t j) { return manner_.gives_way && gives_way[j]; });
+    for (const auto& [other, start] : held_) free.take(*other, start);
+    auto [start, lost] = start_of(i, free);
+    if (start.choice == nullptr || result_.holds.all.size() == Holds::most) return false;
     for (std::size_t c = 0; c < task.choice_count; ++c) {
         const Choice& choice = problem_.choices(task)[c];
-        const double time_s = run_s(task, choice, false);
-        const bool late = time_s > left_s(task);
-        result_.late[task.first_choice + c] = late;
-        if (late && best.start.choice != nullptr) continue;
-        Way way{free.earliest(task, choice, time_s), time_s,
-                time_s * static_cast<double>(choice.gpus)};
-        if (way.start.choice == nullptr) continue;
-        const double end_s = way.start.in_s + time_s;
-        if (end_s <= left_s(task) && (best.start.choice == nullptr || way.gpu_s < best.gpu_s))
-            best = way;
-        if (first.start.choice == nullptr || end_s < first.start.in_s + first.run_s)
-            first = std::move(way);
+        result_.late[task.first_choice + c] =
+            lost ? &choice != start.choice : run_s(task, choice, false) > left_s(task);
     }
-    const bool lost = best.start.choice == nullptr;
-    if (lost) best = std::move(first);
-    if (best.start.choice == nullptr) return;  // no nodes could hold it now
-    if (lost)
-        for (std::size_t c = 0; c < task.choice_count; ++c)
-            result_.late[task.first_choice + c] = &problem_.choices(task)[c] != best.start.choice;
-    hold(task, best, free, std::move(gives_way));
+    hold(task, start, lost, free, std::move(gives_way));
     const double in_s = result_.holds.all.back().from_s - problem_.snapshot().time_s;
-    result_.now[i] = best.start.in_s <= 0 && in_s <= problem_.options().window_s;
-    best.start.in_s = std::max(best.start.in_s, 0.0);
-    held_.emplace_back(&task, std::move(best));
+    result_.now[i] = start.in_s <= 0 && in_s <= problem_.options().window_s;
+    held_.emplace_back(&task, std::move(start));
+    return !lost;
+}
+
+/// Answers for whom nothing ends in time.
+std::vector<std::size_t> Keeper::hold_for_all(const std::vector<std::size_t>& waiting) {
+    held_.clear();
+    at_start_.clear();
+    result_.holds = {};
+    std::vector<std::size_t> lost;
+    for (const std::size_t i : waiting) {
+        result_.now[i] = false;
+        if (!hold_for(i)) lost.push_back(i);
+    }
+    return lost;
+}
+
+/// Where another one is to have the same nodes later, nobody may use up the time that a job can
+/// spare: the next would begin late.
+void Keeper::close_chains() {
+    const auto shares = [](const Start& a, const Start& b) {
+        return std::find_first_of(a.nodes.begin(), a.nodes.end(), b.nodes.begin(), b.nodes.end()) !=
+               a.nodes.end();
+    };
+    for (std::size_t h = 0; h < held_.size(); ++h) {
+        const auto is_next = [&](const auto& other) {
+            return shares(held_[h].second, other.second);
+        };
+        if (std::none_of(held_.begin() + static_cast<std::ptrdiff_t>(h) + 1, held_.end(), is_next))
+            continue;
+        result_.holds.all[h].from_s = problem_.snapshot().time_s + held_[h].second.in_s;
+        for (std::size_t s = 0; s < at_start_.size(); ++s)
+            if (result_.holds.spares[s].hold == h) result_.holds.spares[s].left = at_start_[s];
+    }
 }
 
 Keeping Keeper::run() {
-    std::vector<std::pair<std::uint32_t, std::size_t>> waiting;
+    std::vector<std::size_t> waiting;
     for (std::size_t i = 0; i < problem_.tasks().size(); ++i) {
         const Task& task = problem_.tasks()[i];
         if (task.job->due_s <= 0) continue;
         if (task.runs()) {
             keep_running(i);
         } else {
-            waiting.emplace_back(order_.place[job_of(task)], i);
+            waiting.push_back(i);
         }
     }
-    std::sort(waiting.begin(), waiting.end());
-    for (const auto& [place, i] : waiting) hold_for(i);
+    std::sort(waiting.begin(), waiting.end(), [&](std::size_t a, std::size_t b) {
+        return order_.place[job_of(problem_.tasks()[a])] <
+               order_.place[job_of(problem_.tasks()[b])];
+    });
+    // The second is how the promises were made; the others leave more to all. Then those that found
+    // nothing in time choose first.
+    constexpr Manner manners[] = {{true, true}, {false, false}, {false, true}};
+    for (std::size_t attempt = 0; attempt < most_attempts; ++attempt) {
+        manner_ = manners[attempt % std::size(manners)];
+        const std::vector<std::size_t> lost = hold_for_all(waiting);
+        if (lost.empty() || waiting.size() == 1) break;
+        if (attempt + 1 < std::size(manners)) continue;
+        std::stable_partition(waiting.begin(), waiting.end(), [&](std::size_t w) {
+            return std::find(lost.begin(), lost.end(), w) != lost.end();
+        });
+    }
+    close_chains();
     auto& spares = result_.holds.spares;
     std::stable_sort(spares.begin(), spares.end(),
                      [](const Spare& a, const Spare& b) { return a.node < b.node; });

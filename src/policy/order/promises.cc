@@ -11,13 +11,6 @@
 namespace arena {
 namespace {
 
-/// Of the list schedule: what the job would take, and when.
-struct Entry {
-    std::size_t job;  ///< index in the snapshot's jobs
-    Availability::Start start;
-    double run_s = 0;
-};
-
 /// Waiting jobs with offers, in Slurm's order.
 std::vector<std::size_t> queue_of(const Snapshot& snapshot, const Offers& offers,
                                   const SlurmOrder& order) {
@@ -48,21 +41,18 @@ std::size_t length_of(const std::vector<std::size_t>& queue, const SlurmOrder& o
 
 /// As it would have been asked of Slurm; else the start that ends first, and of those that end
 /// together the first, which has the fewest GPUs of its type.
-Entry first_end(const Problem& problem, const Availability& free, const Task& task) {
-    Entry best{static_cast<std::size_t>(task.job - problem.snapshot().jobs.data()), {}, 0};
+Availability::Start in_slurm(const Problem& problem, const Availability& free, const Task& task) {
     const std::int32_t asked = problem.requested(task);
+    if (asked >= 0) return free.first_end(task, problem.choice(asked));
+    Availability::Start best;
     for (const Choice& choice : problem.choices(task)) {
-        if (asked >= 0 && &choice != &problem.choice(asked)) continue;
-        const double run_s =
+        const double least_s =
             Problem::time_left_s(task, choice) + problem.options().restart.seconds(choice.gpus);
-        const bool hopeless = best.start.choice != nullptr && run_s >= best.start.in_s + best.run_s;
-        if (hopeless) continue;
-        const Availability::Start start = free.earliest(task, choice, run_s);
+        if (best.choice != nullptr && least_s >= best.in_s + best.run_s) continue;
+        Availability::Start start = free.first_end(task, choice);
         if (start.choice == nullptr) continue;
-        if (best.start.choice != nullptr && start.in_s + run_s >= best.start.in_s + best.run_s)
-            continue;
-        best.start = start;
-        best.run_s = run_s;
+        if (best.choice == nullptr || start.in_s + start.run_s < best.in_s + best.run_s)
+            best = std::move(start);
     }
     return best;
 }
@@ -99,12 +89,24 @@ void PromiseBook::settle(const Snapshot& snapshot, const PolicyOptions& options)
     looked_s_ = snapshot.time_s;
 }
 
-void PromiseBook::promise(const JobState& job, const Promise& made, double now_s) {
+Promise PromiseBook::promise_of(const JobState& job, const Availability::Start& start,
+                                std::vector<JobId> ahead, double now_s) const {
+    Promise made;
+    made.given_s = now_s;
+    made.start_s = now_s + start.in_s;
+    made.end_s = made.start_s + start.run_s;
+    made.due_s = made.end_s + rules_.slack * (made.end_s - (now_s - job.age_s));
+    made.grid = start.offer->grid;
+    made.ahead = std::move(ahead);
+    std::sort(made.ahead.begin(), made.ahead.end());
+    return made;
+}
+
+void PromiseBook::promise(const JobState& job, const Promise& made) {
     const auto [at, is_new] = promises_.try_emplace(job.id, made);
     Promise& known = at->second;
     if (is_new) {
         ++counts_.given;
-        known.given_s = now_s;
         return;
     }
     const bool others_before = !std::includes(known.ahead.begin(), known.ahead.end(),
@@ -143,20 +145,11 @@ void PromiseBook::give(Snapshot& snapshot, const Offers& offers, const PolicyOpt
         if (heads) first.insert(job.id);
         if (free.steps() > options.search_steps) continue;
         const Task* task = task_of[queue[i]];
-        const Entry entry = task ? first_end(problem, free, *task) : Entry{};
-        if (entry.start.choice != nullptr) {
-            free.take(*task, entry.start, entry.run_s);
-            if (heads) {
-                Promise made;
-                made.start_s = snapshot.time_s + entry.start.in_s;
-                made.end_s = made.start_s + entry.run_s;
-                const double since_s = snapshot.time_s - job.age_s;
-                made.due_s = made.end_s + rules_.slack * (made.end_s - since_s);
-                made.grid = entry.start.offer->grid;
-                made.ahead = ahead;
-                std::sort(made.ahead.begin(), made.ahead.end());
-                promise(job, made, snapshot.time_s);
-            }
+        const Availability::Start start =
+            task == nullptr ? Availability::Start{} : in_slurm(problem, free, *task);
+        if (start.choice != nullptr) {
+            free.take(*task, start);
+            if (heads) promise(job, promise_of(job, start, ahead, snapshot.time_s));
         }
         ahead.push_back(job.id);
     }

@@ -11,7 +11,7 @@
 #include <optional>
 #include <vector>
 
-#include "policy/policy.h"
+#include "policy/order/availability.h"
 
 namespace arena {
 
@@ -70,7 +70,9 @@ class PromiseBook {
 
   private:
     void settle(const Snapshot&, const PolicyOptions&);
-    void promise(const JobState&, const Promise& made, double now_s);
+    [[nodiscard]] Promise promise_of(const JobState&, const Availability::Start&,
+                                     std::vector<JobId> ahead, double now_s) const;
+    void promise(const JobState&, const Promise& made);
 
     PromiseRules rules_;
     std::map<JobId, Promise> promises_;

@@ -1,0 +1,438 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Slurm's order as promises, held against a list schedule of this file's own, which shares no code
+// with the one that is tested: it tries every moment at which anything ends, node by node.
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <random>
+#include <set>
+#include <span>
+
+#include "policy/arena/arena_policy.h"
+#include "policy/order/promises.h"
+#include "policy/order/steps.h"
+#include "suite.h"
+
+using namespace arena;
+
+namespace {
+
+constexpr double now_s = 1e6, year_s = 365.0 * 86400, slack = 0.1, step = 0.05;
+
+// ---- the other list schedule ----
+
+/// Somebody has GPUs of a node for a while, in seconds from now.
+struct Stay {
+    NodeIndex node;
+    std::int64_t gpus, cpus;
+    double from_s, to_s;
+};
+
+double run_s(const JobState& job, const Offer& offer, const PolicyOptions& options) {
+    return job.remaining_iterations * offer.estimate.iteration_s +
+           options.restart.seconds(offer.grid.gpus());
+}
+
+double running_left_s(const JobState& job) {
+    return std::max(job.time_limit_s, job.remaining_iterations * job.current->estimate.iteration_s);
+}
+
+/// By its limit.
+double stay_s(const JobState& job, const Offer& offer, const PolicyOptions& options) {
+    return std::max(job.time_limit_s, run_s(job, offer, options));
+}
+
+struct Found {
+    double start_s = INFINITY, end_s = INFINITY, free_s = INFINITY;
+    const Offer* offer = nullptr;
+    std::vector<NodeIndex> nodes;
+};
+
+class OtherSchedule {
+  public:
+    /// What jobs hold that run, but for those that give way.
+    OtherSchedule(const Snapshot& snapshot, const std::set<JobId>& give_way) : snapshot_(snapshot) {
+        for (const JobState& job : snapshot.jobs) {
+            if (job.phase != JobPhase::running || give_way.contains(job.id)) continue;
+            for (const NodeIndex n : job.nodes)
+                stays_.push_back({n, job.current->grid.gpus_per_node,
+                                  job.current->grid.gpus_per_node * job.cpus_per_gpu, 0,
+                                  running_left_s(job)});
+        }
+        for (const Occupied& held : snapshot.others)
+            for (const Occupied::Part& part : held.parts)
+                stays_.push_back({part.node, part.gpus, part.cpus, 0,
+                                  std::isfinite(held.end_s) ? held.end_s - now_s : year_s});
+    }
+
+    [[nodiscard]] Found first_end(const JobState& job, std::span<const Offer> offers,
+                                  const PolicyOptions& options) const {
+        Found best;
+        for (const Offer& offer : offers) {
+            const double for_s = run_s(job, offer, options);
+            for (const double at_s : moments()) {
+                if (at_s + for_s >= best.end_s - 1e-9) break;
+                const std::vector<NodeIndex> nodes =
+                    free_at(job, offer, at_s, stay_s(job, offer, options));
+                if (nodes.empty()) continue;
+                best = {at_s, at_s + for_s, at_s + stay_s(job, offer, options), &offer, nodes};
+                break;
+            }
+        }
+        return best;
+    }
+
+    void take(const JobState& job, const Found& found) {
+        const std::int64_t gpus = found.offer->grid.gpus_per_node;
+        for (const NodeIndex n : found.nodes)
+            stays_.push_back({n, gpus, gpus * job.cpus_per_gpu, found.start_s, found.free_s});
+    }
+
+  private:
+    [[nodiscard]] std::set<double> moments() const {
+        std::set<double> out{0};
+        for (const Stay& stay : stays_) out.insert(stay.to_s);
+        return out;
+    }
+    /// Whether the node has the GPUs from then on for so long.
+    [[nodiscard]] bool has(NodeIndex n, const JobState& job, std::int64_t gpus, double at_s,
+                           double for_s) const {
+        std::set<double> when{at_s};
+        for (const Stay& stay : stays_)
+            if (stay.node == n && stay.from_s > at_s && stay.from_s < at_s + for_s)
+                when.insert(stay.from_s);
+        return std::all_of(when.begin(), when.end(), [&](double t) {
+            std::int64_t free = snapshot_.nodes[n].total_gpus, cpus = 4 * free;
+            for (const Stay& stay : stays_)
+                if (stay.node == n && stay.from_s <= t && t < stay.to_s) {
+                    free -= stay.gpus;
+                    cpus -= stay.cpus;
+                }
+            return free >= gpus && cpus >= gpus * job.cpus_per_gpu;
+        });
+    }
+    /// Those that have waited for the job the shortest, of equal ones the last.
+    [[nodiscard]] std::vector<NodeIndex> free_at(const JobState& job, const Offer& offer,
+                                                 double at_s, double for_s) const {
+        std::vector<std::pair<double, NodeIndex>> free;
+        const std::int64_t gpus = offer.grid.gpus_per_node;
+        for (NodeIndex n = 0; n < snapshot_.nodes.size(); ++n) {
+            if (snapshot_.nodes[n].gpu_type != offer.grid.gpu_type ||
+                !has(n, job, gpus, at_s, for_s))
+                continue;
+            double since_s = at_s;
+            const std::set<double> before = moments();
+            for (auto t = before.rbegin(); t != before.rend(); ++t)
+                if (*t < since_s && has(n, job, gpus, *t, at_s + for_s - *t))
+                    since_s = *t;
+                else if (*t < since_s)
+                    break;
+            free.emplace_back(since_s, n);
+        }
+        const auto wanted = static_cast<std::size_t>(offer.grid.nodes);
+        if (free.size() < wanted) return {};
+        std::sort(free.begin(), free.end());
+        std::vector<NodeIndex> nodes;
+        for (auto at = free.end() - static_cast<std::ptrdiff_t>(wanted); at != free.end(); ++at)
+            nodes.push_back(at->second);
+        return nodes;
+    }
+
+    const Snapshot& snapshot_;
+    std::vector<Stay> stays_;
+};
+
+// ---- random rounds ----
+
+struct Round {
+    Snapshot snapshot;
+    Offers offers;
+    PolicyOptions options;
+};
+
+class Dice {
+  public:
+    explicit Dice(std::uint64_t seed) : random_(seed) {}
+    std::int64_t upto(std::int64_t most) {
+        return std::uniform_int_distribution<std::int64_t>(0, most)(random_);
+    }
+    bool in(int ways) { return upto(ways - 1) == 0; }
+
+  private:
+    std::mt19937_64 random_;
+};
+
+/// Times that differ from each other, so that nothing is decided by a tie.
+double odd_s(Dice& dice, std::int64_t most) {
+    return 60 + static_cast<double>(dice.upto(most)) + 1e-4 * static_cast<double>(dice.upto(9999));
+}
+
+std::vector<Offer> some_offers(Dice& dice) {
+    std::vector<Offer> offers;
+    for (const char* type : {"a40", "h100"})
+        for (const auto& [nodes, per_node] : {std::pair{1, 1}, {1, 2}, {1, 4}, {2, 2}, {2, 4}}) {
+            if (dice.in(3)) continue;
+            Offer offer;
+            offer.grid = {type, nodes, per_node, 1};
+            offer.estimate.iteration_s = (type[0] == 'a' ? 2 : 1) /
+                                         std::pow(nodes * per_node, 0.8) *
+                                         (1 + 0.001 * static_cast<double>(dice.upto(99)));
+            offers.push_back(offer);
+        }
+    return offers;
+}
+
+/// Puts it on nodes if they are free.
+bool start(JobState& job, const std::vector<Offer>& offers, Snapshot& snapshot, Dice& dice) {
+    if (offers.empty()) return false;
+    const Offer& offer = offers[static_cast<std::size_t>(dice.upto(std::ssize(offers) - 1))];
+    std::vector<NodeIndex> nodes;
+    for (NodeIndex n = 0; n < snapshot.nodes.size(); ++n) {
+        const NodeState& node = snapshot.nodes[n];
+        if (std::ssize(nodes) < offer.grid.nodes && node.gpu_type == offer.grid.gpu_type &&
+            node.free_gpus >= offer.grid.gpus_per_node &&
+            node.free_cpus >= offer.grid.gpus_per_node * job.cpus_per_gpu)
+            nodes.push_back(n);
+    }
+    if (std::ssize(nodes) < offer.grid.nodes) return false;
+    for (const NodeIndex n : nodes)
+        give_to_node(snapshot.nodes, n, -offer.grid.gpus_per_node,
+                     -offer.grid.gpus_per_node * job.cpus_per_gpu, 0);
+    job.phase = JobPhase::running;
+    job.current = offer;
+    job.nodes = nodes;
+    job.start_s = now_s - 1000;
+    job.restarts = 1;
+    return true;
+}
+
+Round random_round(std::uint64_t seed) {
+    Dice dice(seed);
+    Round round;
+    round.options.order = QueueOrder::priority;
+    round.options.priority_step = step;
+    round.options.reserve_depth = 0;
+    round.options.window_s = 5;
+    Snapshot& s = round.snapshot;
+    s.time_s = now_s;
+    for (const char* type : {"a40", "h100"})
+        for (std::int64_t n = 1 + dice.upto(2); n > 0; --n)
+            s.nodes.push_back({type + std::to_string(n), type, 4, 4, 16, 64000});
+    s.node_sets.emplace_back();
+    for (NodeIndex n = 0; n < s.nodes.size(); ++n) s.node_sets[0].push_back(n);
+    const auto jobs = static_cast<JobId>(2 + dice.upto(10));
+    for (JobId id = 1; id <= jobs; ++id) {
+        JobState job;
+        job.id = id;
+        job.submit_s = now_s - 5000 + static_cast<double>(dice.upto(4000));
+        job.age_s = now_s - job.submit_s;
+        job.priority = dice.in(2) ? 1000 : static_cast<double>(dice.upto(4) * 300);
+        if (dice.in(8)) job.priority += tier_size;
+        job.max_gpus = 8;
+        job.cpus_per_gpu = 1 + dice.upto(4);
+        job.elastic = dice.in(3);
+        job.remaining_iterations = odd_s(dice, 5000);
+        job.time_limit_s = dice.in(6) ? 0 : odd_s(dice, 9000);
+        const std::vector<Offer> offers = some_offers(dice);
+        const bool runs = dice.in(2) && start(job, offers, s, dice);
+        if (runs && job.time_limit_s == 0) job.time_limit_s = odd_s(dice, 9000);
+        s.jobs.push_back(job);
+        if (!offers.empty()) round.offers[id] = offers;
+    }
+    for (NodeIndex n = 0; n < s.nodes.size(); ++n) {
+        if (!dice.in(4) || s.nodes[n].free_gpus == 0 || s.nodes[n].free_cpus == 0) continue;
+        give_to_node(s.nodes, n, -1, -1, 0);
+        s.others.push_back({.job = 900 + n,
+                            .end_s = dice.in(4) ? INFINITY : now_s + odd_s(dice, 5000),
+                            .parts = {{n, 1, 1, 0}}});
+    }
+    return round;
+}
+
+/// Which jobs stand first of their steps, and before whom: by the words of the rule alone.
+std::vector<const JobState*> in_order(const Round& round, std::vector<bool>& heads) {
+    std::vector<const JobState*> all, queue;
+    for (const JobState& job : round.snapshot.jobs) all.push_back(&job);
+    std::stable_sort(all.begin(), all.end(),
+                     [](const auto* a, const auto* b) { return a->priority > b->priority; });
+    std::map<JobId, int> step_of;
+    int steps = -1;
+    double top = 0, most = 0;
+    for (const JobState* job : all) {
+        const double tier = std::floor(job->priority / tier_size) * tier_size;
+        const bool first = steps < 0 || std::floor(top / tier_size) * tier_size != tier;
+        if (first) most = job->priority - tier;
+        if (first || top - job->priority > step * most) {
+            ++steps;
+            top = job->priority;
+        }
+        step_of[job->id] = steps;
+        if (job->phase == JobPhase::pending && round.offers.contains(job->id)) queue.push_back(job);
+    }
+    std::sort(queue.begin(), queue.end(), [&](const auto* a, const auto* b) {
+        return std::tuple(step_of[a->id], a->submit_s, a->id) <
+               std::tuple(step_of[b->id], b->submit_s, b->id);
+    });
+    for (std::size_t i = 0; i < queue.size(); ++i)
+        heads.push_back(i == 0 || step_of[queue[i]->id] != step_of[queue[i - 1]->id]);
+    return queue;
+}
+
+/// The cluster once the decision is carried out.
+Snapshot applied(const Round& round, const Decision& decision) {
+    Snapshot s = round.snapshot;
+    const auto of = [&](JobId id) {
+        return std::find_if(s.jobs.begin(), s.jobs.end(),
+                            [&](const JobState& job) { return job.id == id; });
+    };
+    const auto leave = [&](JobState& job) {
+        const std::int64_t gpus = job.current->grid.gpus_per_node;
+        for (const NodeIndex n : job.nodes)
+            give_to_node(s.nodes, n, gpus, gpus * job.cpus_per_gpu, 0);
+        job.phase = JobPhase::pending;
+        job.nodes.clear();
+    };
+    for (const Action& action : decision.actions)
+        if (action.kind == ActionKind::resize || action.kind == ActionKind::preempt)
+            leave(*of(action.job));
+    for (const Action& action : decision.actions) {
+        if (action.kind != ActionKind::start && action.kind != ActionKind::resize) continue;
+        JobState& job = *of(action.job);
+        const std::int64_t gpus = action.offer.grid.gpus_per_node;
+        for (const NodeIndex n : action.nodes) {
+            give_to_node(s.nodes, n, -gpus, -gpus * job.cpus_per_gpu, 0);
+            ck_assert(s.nodes[n].free_gpus >= 0 && s.nodes[n].free_cpus >= 0);
+        }
+        job.phase = JobPhase::running;
+        job.current = action.offer;
+        job.nodes = action.nodes;
+        job.start_s = now_s;
+        const double run = run_s(job, action.offer, round.options);
+        job.remaining_iterations = run / action.offer.estimate.iteration_s;
+    }
+    return s;
+}
+
+std::size_t rounds() {
+    const char* said = std::getenv("ARENA_PROMISE_ROUNDS");
+    return said ? std::stoul(said) : 10000;
+}
+
+/// Elastic jobs that stand behind.
+std::set<JobId> behind(const Round& round, const JobState& job) {
+    const SlurmOrder order = order_of(round.snapshot, step);
+    const auto place = [&](const JobState& other) {
+        return order.place[static_cast<std::size_t>(&other - round.snapshot.jobs.data())];
+    };
+    std::set<JobId> out;
+    for (const JobState& other : round.snapshot.jobs)
+        if (other.elastic && place(other) > place(job)) out.insert(other.id);
+    return out;
+}
+
+TEST(what_is_promised_is_what_another_list_schedule_says) {
+    std::size_t promised = 0, behind_others = 0;
+    for (std::size_t seed = 1; seed <= rounds(); ++seed) {
+        Round round = random_round(seed);
+        PromiseBook book(PromiseRules{.depth = 10, .slack = slack});
+        book.give(round.snapshot, round.offers, round.options);
+        std::vector<bool> heads;
+        const auto queue = in_order(round, heads);
+        OtherSchedule other(round.snapshot, {});
+        for (std::size_t i = 0; i < queue.size(); ++i) {
+            const JobState& job = *queue[i];
+            const std::vector<Offer>& offers = round.offers.at(job.id);
+            const Found found = other.first_end(job, offers, round.options);
+            const Promise* promise = book.find(job.id);
+            const bool wanted = heads[i] && found.offer != nullptr;
+            ck_assert_msg((promise != nullptr) == wanted, "round %zu job %u: %d promises", seed,
+                          job.id, promise != nullptr);
+            if (found.offer != nullptr) other.take(job, found);
+            if (promise == nullptr) continue;
+            ++promised;
+            behind_others += i > 0 ? 1 : 0;
+            ck_assert_msg(std::abs(promise->start_s - now_s - found.start_s) < 1e-6 &&
+                              std::abs(promise->end_s - now_s - found.end_s) < 1e-6,
+                          "round %zu job %u: %f to %f, but %f to %f", seed, job.id,
+                          promise->start_s - now_s, promise->end_s - now_s, found.start_s,
+                          found.end_s);
+            const double since_s = now_s - job.age_s;
+            const double due_s = promise->end_s + slack * (promise->end_s - since_s);
+            ck_assert(std::abs(job.due_s - due_s) < 1e-6);
+        }
+    }
+    printf("# %zu promises, %zu of them behind others\n", promised, behind_others);
+    ck_assert(promised > rounds() && behind_others > rounds() / 3);
+}
+
+/// Whether all that wait find a start that ends in time, each with one of its offers, chosen one
+/// after the other in some order.
+class AllInTime {
+  public:
+    AllInTime(const Round& round, const Snapshot& after, std::vector<const JobState*> waiting)
+        : round_(round), after_(after), waiting_(std::move(waiting)), starts_(waiting_.size()) {}
+
+    bool search(std::size_t started = 0) {
+        if (started == waiting_.size()) return true;
+        for (std::size_t w = 0; w < waiting_.size(); ++w) {
+            if (starts_[w].offer != nullptr) continue;
+            const JobState& job = *waiting_[w];
+            OtherSchedule other(after_, behind(round_, job));
+            for (std::size_t i = 0; i < waiting_.size(); ++i)
+                if (starts_[i].offer != nullptr) other.take(*waiting_[i], starts_[i]);
+            for (const Offer& offer : round_.offers.at(job.id)) {
+                if (--tries_ < 0) return false;
+                starts_[w] = other.first_end(job, {&offer, 1}, round_.options);
+                const bool in_time = now_s + starts_[w].end_s <= job.due_s + 1e-6;
+                if (in_time && search(started + 1)) return true;
+            }
+            starts_[w] = {};
+        }
+        return false;
+    }
+
+  private:
+    const Round& round_;
+    const Snapshot& after_;
+    std::vector<const JobState*> waiting_;
+    std::vector<Found> starts_;
+    int tries_ = 20000;
+};
+
+TEST(no_decision_breaks_a_promise) {
+    std::size_t promised = 0, started = 0, passed = 0, together = 0;
+    for (std::size_t seed = 1; seed <= rounds(); ++seed) {
+        Round round = random_round(seed);
+        PromiseBook book(PromiseRules{.depth = 10, .slack = slack});
+        book.give(round.snapshot, round.offers, round.options);
+        const Decision decision = decide_arena(round.snapshot, round.offers, round.options);
+        const Snapshot after = applied(round, decision);
+        std::vector<bool> heads;
+        std::vector<const JobState*> waiting;
+        for (const JobState* before : in_order(round, heads)) {
+            if (before->due_s == 0) continue;
+            ++promised;
+            const JobState& job =
+                after.jobs[static_cast<std::size_t>(before - round.snapshot.jobs.data())];
+            if (job.phase != JobPhase::running) {
+                waiting.push_back(before);
+                continue;
+            }
+            ++started;
+            ck_assert_msg(
+                now_s + run_s(*before, *job.current, round.options) <= before->due_s + 1e-6,
+                "round %zu job %u starts too late", seed, job.id);
+        }
+        if (!waiting.empty() && !decision.actions.empty()) ++passed;
+        together += waiting.size() > 1 ? 1 : 0;
+        ck_assert_msg(AllInTime(round, after, waiting).search(), "round %zu: a promise is broken",
+                      seed);
+    }
+    printf("# %zu promises, %zu start; in %zu rounds others do, in %zu several wait\n", promised,
+           started, passed, together);
+    ck_assert(started > rounds() / 4 && passed > rounds() / 20 && together > rounds() / 20);
+}
+
+}  // namespace
+
+int main() { return arena::test::run_suite(); }
