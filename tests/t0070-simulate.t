@@ -44,6 +44,17 @@ json 'the same for every policy' '.runs | .[0].elastic_jobs == .[1].elastic_jobs
 exits 0 'work can be hidden' "${sim[@]}" --policy arena --work-unknown --json
 exits 0 'a page says both' "${sim[@]}" --policy fcfs --elastic-share 0.5 --work-unknown --html page.html
 ok 'in its table of facts' grep -q 'a share of 0.5, seed 0.*hidden: policies see time limits' <(tr -d '\n' <page.html)
+# A lie about the work: believed by value, bounded by the time limit in Slurm's order.
+exits 0 'a fifth of the users lies' "${sim[@]}" --policy arena --order value --liars 0.2 --seed 3 --json
+json 'it pays, at the cost of the others' '.liars | .jobs > 20 and .jobs < 60 and .jct_s < .truthful_jct_s and
+    .honest_jct_s > .honest_truthful_jct_s'
+exits 0 "in Slurm's order" "${sim[@]}" --policy arena --liars 0.2 --seed 3 --json
+json 'it does not' '.liars | .jct_s >= .truthful_jct_s and .honest_jct_s <= 1.01 * .honest_truthful_jct_s'
+exits 0 'and in words' "${sim[@]}" --policy fcfs --liars 0.2 --seed 3
+like "$(cat out)" 'fcfs: [0-9]+ jobs of users who lied: mean JCT' 'it says so for each policy'
+exits 0 'where nobody lies' "${sim[@]}" --policy fcfs --json
+json 'nothing is said of liars' 'has("liars") | not'
+
 exits 0 'several policies are compared' "${sim[@]}" --policy fcfs,backfill --json
 json 'in one document' '[.runs[].policy] == ["fcfs", "backfill"]'
 exits 0 'a bound is computed' "${sim[@]}" --policy lower-bound --json
@@ -87,6 +98,10 @@ refused() {
 }
 refused '"best" is not one of fifo, arena, aryl, fcfs' simulate --cluster c.yaml --trace trace.csv --throughputs t.csv --policy best
 refused 'objective: "speed" is not one of' simulate --cluster c.yaml --trace trace.csv --throughputs t.csv --objective speed
+refused 'order: "fair" is not one of priority, value' simulate --cluster c.yaml --trace trace.csv --throughputs t.csv --order fair
+refused '--liars' simulate --cluster c.yaml --trace trace.csv --throughputs t.csv --liars 1.5
+refused '--liars' simulate --cluster c.yaml --trace trace.csv --throughputs t.csv --liars nan
+refused 'liars: needs work that users say something of' simulate --cluster c.yaml --trace trace.csv --throughputs t.csv --liars 0.2 --work-unknown
 refused '--round' simulate --cluster c.yaml --trace trace.csv --throughputs t.csv --round -1
 refused '--said-error' simulate --cluster c.yaml --trace trace.csv --throughputs t.csv --said-error nan
 refused '--elastic-share' simulate --cluster c.yaml --trace trace.csv --throughputs t.csv --elastic-share nan

@@ -121,6 +121,18 @@ void print_loans(const std::vector<sim::Metrics>& runs) {
     }
 }
 
+void print_liars(const std::vector<sim::Metrics>& runs) {
+    for (const sim::Metrics& run : runs) {
+        if (!run.liars) continue;
+        const sim::LiarMetrics& m = *run.liars;
+        fmt::print(
+            "{}: {} of users who lied: mean JCT {:.0f} s, {:.0f} s had nobody lied; the others' "
+            "{:.0f} s, {:.0f} s had nobody lied\n",
+            run.policy, counted(m.jobs, "job"), m.jct_s, m.truthful_jct_s, m.honest_jct_s,
+            m.honest_truthful_jct_s);
+    }
+}
+
 void print_bound(const Answers& answers) {
     fmt::print("No policy has a mean JCT below {:.0f} s ({:.0f} s were each job alone).\n",
                answers.bound->mean_jct_s, answers.bound->alone_s);
@@ -155,6 +167,7 @@ void print_slowdowns(const std::vector<sim::Metrics>& runs) {
 void print_text(const Answers& answers) {
     if (!answers.runs.empty()) print_table(answers.runs);
     print_loans(answers.runs);
+    print_liars(answers.runs);
     if (!answers.runs.empty() && answers.runs.front().slow) print_slowdowns(answers.runs);
     if (answers.bound) print_bound(answers);
     if (!answers.runs.empty() && answers.runs.front().dropped > 0) {
@@ -195,16 +208,40 @@ Result<sim::Metrics> run_policy(const sim::Workload& workload, const Policy& pol
 }
 
 /// With slowdowns the same without them, too: what they cost is the difference.
-Result<sim::Metrics> run_with_slowdowns(const sim::Workload& workload, const Policy& policy,
-                                        const sim::SimulationOptions& options) {
-    Result<sim::Metrics> run = run_policy(workload, policy, options);
-    if (!run || options.slowdowns.empty()) return run;
+Status add_sound_run(const sim::Workload& workload, const Policy& policy,
+                     const sim::SimulationOptions& options, sim::Metrics& run) {
+    if (options.slowdowns.empty()) return Done{};
     sim::SimulationOptions sound = options;
     sound.slowdowns.clear();
     sound.keep_stays = false;
     const Result<sim::Metrics> without = run_policy(workload, policy, sound);
     if (!without) return without.error();
-    run->slow->jct_without_s = without->jct_s.mean;
+    run.slow->jct_without_s = without->jct_s.mean;
+    return Done{};
+}
+
+/// With liars the same where nobody lies: what they gain, and the others lose, is the difference.
+Status add_truthful_run(const sim::Workload& workload, const Policy& policy,
+                        const sim::SimulationOptions& options, sim::Metrics& run) {
+    if (options.errors.liar_share == 0) return Done{};
+    sim::SimulationOptions truthful = options;
+    truthful.errors.liar_share = 0;
+    truthful.keep_stays = false;
+    const Result<sim::Metrics> without = run_policy(workload, policy, truthful);
+    if (!without) return without.error();
+    run.liars = sim::liars_of(options.errors, run, *without);
+    return Done{};
+}
+
+/// A policy's run with what it is compared with.
+Result<sim::Metrics> run_with_companions(const sim::Workload& workload, const Policy& policy,
+                                         const sim::SimulationOptions& options) {
+    Result<sim::Metrics> run = run_policy(workload, policy, options);
+    if (!run) return run;
+    if (const Status sound = add_sound_run(workload, policy, options, *run); !sound)
+        return sound.error();
+    if (const Status truthful = add_truthful_run(workload, policy, options, *run); !truthful)
+        return truthful.error();
     return run;
 }
 
@@ -219,8 +256,8 @@ sim::PageFacts facts_of(const SimulateOptions& given, const sim::Workload& workl
         {"iteration times", given.files.planner.on ? "estimates of the planner, launcher " +
                                                          given.files.planner.launcher
                                                    : given.files.throughputs},
-        {"rules", fmt::format("rounds of {} s, placement by {}, objective {}", options.round_s,
-                              given.placement, given.objective)}};
+        {"rules", fmt::format("rounds of {} s, placement by {}, objective {}, order {}",
+                              options.round_s, given.placement, given.objective, given.order)}};
     if (given.max_time_s > 0) facts.emplace_back("end", fmt::format("{} s", given.max_time_s));
     if (errors.estimate_sigma > 0 || errors.work_sigma > 0 || errors.said_sigma > 0) {
         facts.emplace_back(
@@ -231,6 +268,9 @@ sim::PageFacts facts_of(const SimulateOptions& given, const sim::Workload& workl
     if (errors.wrong_share > 0)
         facts.emplace_back("wrong run times", fmt::format("60% off in a share of {}, seed {}",
                                                           errors.wrong_share, errors.seed));
+    if (errors.liar_share > 0)
+        facts.emplace_back("liars", fmt::format("1% of the work said by a share of {}, seed {}",
+                                                errors.liar_share, errors.seed));
     if (options.elastic_share < 1) {
         facts.emplace_back("elastic jobs", fmt::format("a share of {}, seed {}",
                                                        options.elastic_share, errors.seed));
@@ -277,7 +317,7 @@ int simulate(const Globals& globals, const SimulateOptions& given) {
             answers.bound = sim::lower_bound(*workload, bound);
             continue;
         }
-        Result<sim::Metrics> run = run_with_slowdowns(*workload, policy, *options);
+        Result<sim::Metrics> run = run_with_companions(*workload, policy, *options);
         if (!run) return fail(globals, run.error());
         answers.runs.push_back(std::move(*run));
     }

@@ -30,6 +30,7 @@ Status check_numbers(const SimulateOptions& given) {
         {"--work-error", s.errors.work_sigma},
         {"--said-error", s.errors.said_sigma},
         {"--said-wrong", s.errors.wrong_share},
+        {"--liars", s.errors.liar_share},
         {"--elastic-share", s.elastic_share},
         {"--deadline-s", given.lending.deadline_s},
         {"--slowdown-factor", given.slowdown_factor},
@@ -43,6 +44,9 @@ Status check_numbers(const SimulateOptions& given) {
         return usage_error("needs nodes, not pools: slow GPUs stand in nodes", "--slowdowns");
     if (given.slowdowns.empty() && given.slowdown_mode != "off")
         return usage_error("needs --slowdowns FILE: without it nothing is slow", "--slowdown-mode");
+    if (s.errors.liar_share > 0 && s.work_unknown)
+        return usage_error("needs work that users say something of: not with --work-unknown",
+                           "--liars");
     if (s.min_gap_s > s.round_s) {
         return usage_error(
             fmt::format("{} must not be larger than --round ({})", s.min_gap_s, s.round_s),
@@ -115,6 +119,11 @@ void add_error_options(CLI::App& command, sim::SimulationOptions& s) {
         ->check(CLI::Range(0.0, 1.0))
         ->capture_default_str();
     command
+        .add_option("--liars", s.errors.liar_share,
+                    "share of the users who say 1% of their work, by --seed")
+        ->check(CLI::Range(0.0, 1.0))
+        ->capture_default_str();
+    command
         .add_option("--elastic-share", s.elastic_share,
                     "share of the jobs that may be changed while they run, by --seed")
         ->check(CLI::Range(0.0, 1.0))
@@ -122,7 +131,8 @@ void add_error_options(CLI::App& command, sim::SimulationOptions& s) {
     command.add_flag("--work-unknown", s.work_unknown,
                      "policies see time limits instead of each work");
     command
-        .add_option("--seed", s.errors.seed, "seed of the errors, and of which jobs are elastic")
+        .add_option("--seed", s.errors.seed,
+                    "seed of the errors, of who lies, and of which jobs are elastic")
         ->capture_default_str();
 }
 
@@ -174,6 +184,12 @@ Result<sim::SimulationOptions> simulation_options(const SimulateOptions& given) 
                            "--objective");
     }
     out.policy.objective = *objective;
+    const auto order = parse_queue_order(given.order);
+    if (!order) {
+        return usage_error(
+            fmt::format("\"{}\" is not one of priority, value", printable(given.order)), "--order");
+    }
+    out.policy.order = *order;
     auto loans = read_loans(given);
     if (!loans) return loans.error();
     out.loans = std::move(*loans);
@@ -208,6 +224,11 @@ void add_simulate_options(CLI::App& command, SimulateOptions& given) {
         ->check(CLI::IsMember({"nodes", "pools"}))
         ->capture_default_str();
     command.add_option("--objective", given.objective, "jct, throughput or fairness")
+        ->capture_default_str();
+    command
+        .add_option("--order", given.order,
+                    "priority: Slurm's order, steps believed as far as limits enforce them; value: "
+                    "all that is said is believed")
         ->capture_default_str();
     add_loan_options(command, given);
     add_error_options(command, s);

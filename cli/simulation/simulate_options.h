@@ -17,7 +17,7 @@ namespace arena::cli {
 struct SimulateOptions {
     WorkloadFiles files;
     std::vector<std::string> policies{"arena"};
-    std::string placement = "nodes", objective = "jct", html;
+    std::string placement = "nodes", objective = "jct", order = "priority", html;
     std::string inference, loan = "on";
     LendingRules lending;
     std::string slowdowns, slowdown_mode = "off";

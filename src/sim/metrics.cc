@@ -7,6 +7,7 @@
 
 #include "base/json.h"
 #include "base/statistics.h"
+#include "sim/workload.h"
 
 namespace arena::sim {
 namespace {
@@ -52,6 +53,14 @@ Json json_of(const SlowMetrics& s) {
     return json;
 }
 
+Json json_of(const LiarMetrics& l) {
+    return {{"jobs", l.jobs},
+            {"jct_s", l.jct_s},
+            {"truthful_jct_s", l.truthful_jct_s},
+            {"honest_jct_s", l.honest_jct_s},
+            {"honest_truthful_jct_s", l.honest_truthful_jct_s}};
+}
+
 }  // namespace
 
 Spread spread_of(std::vector<double> values) {
@@ -64,6 +73,21 @@ Spread spread_of(std::vector<double> values) {
     out.p90 = percentile(values, 0.9);
     out.p99 = percentile(values, 0.99);
     out.max = values.back();
+    return out;
+}
+
+LiarMetrics liars_of(const Errors& errors, const Metrics& lied, const Metrics& truthful) {
+    LiarMetrics out;
+    for (std::size_t i = 0; i < lied.outcomes.size(); ++i) {
+        const bool liar = Workload::is_liar(errors, static_cast<std::uint32_t>(i));
+        out.jobs += liar ? 1 : 0;
+        (liar ? out.jct_s : out.honest_jct_s) += lied.outcomes[i].jct_s;
+        (liar ? out.truthful_jct_s : out.honest_truthful_jct_s) += truthful.outcomes[i].jct_s;
+    }
+    const auto liars = static_cast<double>(std::max<std::int64_t>(out.jobs, 1));
+    const auto honest = static_cast<double>(std::max<std::int64_t>(lied.jobs - out.jobs, 1));
+    out.jct_s /= liars, out.truthful_jct_s /= liars;
+    out.honest_jct_s /= honest, out.honest_truthful_jct_s /= honest;
     return out;
 }
 
@@ -88,6 +112,7 @@ std::string metrics_json(const Metrics& m) {
          {"wall_s", m.wall_s}});
     if (m.loans) json["loans"] = json_of(*m.loans);
     if (m.slow) json["slowdowns"] = json_of(*m.slow);
+    if (m.liars) json["liars"] = json_of(*m.liars);
     return dump_json(json);
 }
 

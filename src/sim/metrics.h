@@ -14,6 +14,8 @@
 
 namespace arena::sim {
 
+struct Errors;  // of workload.h
+
 /// Percentiles: percentile() of base/statistics.h.
 struct Spread {
     double mean = 0, p50 = 0, p90 = 0, p99 = 0, max = 0;
@@ -59,6 +61,14 @@ struct SlowMetrics {
     std::vector<SlowOutcome> outcomes;    ///< of those that began, by start
 };
 
+/// Users who lied about their work (Errors::liar_share), and the others: mean JCT, s, and what it
+/// is for the same jobs where nobody lies.
+struct LiarMetrics {
+    std::int64_t jobs = 0;  ///< whose users lied
+    double jct_s = 0, truthful_jct_s = 0;
+    double honest_jct_s = 0, honest_truthful_jct_s = 0;
+};
+
 struct Metrics {
     std::string policy;
     std::int64_t jobs = 0;  ///< submitted until the end of the simulation
@@ -79,9 +89,13 @@ struct Metrics {
     double wall_s = 0;
     std::optional<LoanMetrics> loans;  ///< with inference beside the cluster
     std::optional<SlowMetrics> slow;   ///< where slowdowns were simulated
+    std::optional<LiarMetrics> liars;  ///< where users lied
     std::vector<JobOutcome> outcomes;  ///< by job
     std::vector<Stay> stays;           ///< by end; only when asked for
 };
+
+/// The same jobs once with liars and once without, everything else alike.
+LiarMetrics liars_of(const Errors&, const Metrics& lied, const Metrics& truthful);
 
 /// One JSON object of the contract, without schema_version.
 std::string metrics_json(const Metrics&);

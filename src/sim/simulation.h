@@ -25,8 +25,8 @@ constexpr double never = std::numeric_limits<double>::infinity();
 struct Live {
     std::uint32_t job = 0;   ///< index into Workload::jobs
     double work = 0;         ///< true iterations
-    double said = 0;         ///< what the user said of them
-    double limit_s = 0;      ///< the user's, of a run as requested
+    double said = 0;         ///< of them, what policies believe of the user's word
+    double limit_s = 0;      ///< as enforced, of a run as requested
     double done = 0;         ///< when the GPUs were given
     double first_s = 0;      ///< first progress on these GPUs
     double progress_s = 0;   ///< progress at the present pace since then, or from then on
@@ -71,6 +71,8 @@ class Simulation {
     void drop_stale_completions();
     [[nodiscard]] double next_event_s() const;
     void arrive();
+    void hear(JobState&, Live&) const;
+    void believe(JobState&, Live&) const;
     void complete();
     void update_jobs();
     Status decide();

@@ -55,6 +55,7 @@ Run run(const Cluster& cluster, const GeneratorOptions& generator, std::string_v
     SimulationOptions options;
     options.keep_stays = true;
     options.policy.objective = objective;
+    options.policy.order = QueueOrder::value;
     if (max_time_s > 0) options.max_time_s = max_time_s;
     auto metrics = must(simulate(workload, policy, find_policy(policy)->decide, options));
     return {std::move(workload), std::move(metrics)};
@@ -165,6 +166,7 @@ TEST(an_old_blocked_job_starts_within_a_week) {
     const auto workload = must(bind_workload(*cluster, *parse_trace(text, "j.csv"), *table, {}));
     SimulationOptions options;
     options.keep_stays = true;
+    options.policy.order = QueueOrder::value;
     const auto m = must(simulate(workload, "arena", find_policy("arena")->decide, options));
     double first_s = 1e300;
     for (const Stay& stay : m.stays) {
