@@ -44,6 +44,24 @@ json 'the same for every policy' '.runs | .[0].elastic_jobs == .[1].elastic_jobs
 exits 0 'work can be hidden' "${sim[@]}" --policy arena --work-unknown --json
 exits 0 'a page says both' "${sim[@]}" --policy fcfs --elastic-share 0.5 --work-unknown --html page.html
 ok 'in its table of facts' grep -q 'a share of 0.5, seed 0.*hidden: policies see time limits' <(tr -d '\n' <page.html)
+# How each job fares beside stock Slurm, which runs jobs as requested.
+exits 0 'stock policies stand beside' "${sim[@]}" --policy arena,backfill --order value --beside-stock --json --html beside.html
+json 'with the ratio of each job' '.runs | .[0].beside, .[1].beside | [keys[]] == ["backfill", "fcfs"] and all(.[]; .jobs == 200 and
+    .unfinished == 0 and .unfinished_in_both == 0 and .jct_ratio.p50 <= .jct_ratio.p99 and .jct_ratio.p99 <= .jct_ratio.max and
+    .above_1 >= .above_1_1 and .above_1_1 >= .above_2)'
+json 'which is 1 for each job beside its own policy' '.runs | .[1].beside.backfill | .jct_ratio == {mean: 1, p50: 1, p90: 1, p99: 1, max: 1} and .above_1 == 0'
+json 'and is not beside others' '.runs | .[0].beside.backfill.jct_ratio.mean < 0.9 and .[0].beside.backfill.above_1 > 0 and
+    .[0].beside.backfill.jct_ratio.max > 1 and .[1].beside.fcfs.jct_ratio.mean < 1'
+is "$(grep -c '<figcaption>Jobs that took at most so many times' beside.html)" 2 'the page draws both'
+exits 0 "a policy in Slurm's order sees shortened limits" "${sim[@]}" --policy backfill --beside-stock --json
+json 'stock has those of the trace' '.beside.backfill.jct_ratio | .max != 1 or .mean != 1'
+exits 0 'jobs may be unfinished' "${sim[@]}" --policy arena --beside-stock --max-time 20000 --json
+json 'and count until then' '.jobs == .beside.backfill.jobs and (.beside.backfill | .unfinished > .unfinished_in_both and .unfinished_in_both > 0)'
+exits 0 'and in words' "${sim[@]}" --policy arena --beside-stock
+is "$(grep -cE '^arena +(backfill|fcfs) ' out)" 2 'there is a line for each'
+exits 0 'where nobody asked' "${sim[@]}" --policy arena --json
+json 'nothing stands beside' 'has("beside") | not'
+
 # A lie about the work: believed by value, bounded by the time limit in Slurm's order.
 exits 0 'a fifth of the users lies' "${sim[@]}" --policy arena --order value --liars 0.2 --seed 3 --json
 json 'it pays, at the cost of the others' '.liars | .jobs > 20 and .jobs < 60 and .jct_s < .truthful_jct_s and

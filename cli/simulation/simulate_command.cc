@@ -121,6 +121,32 @@ void print_loans(const std::vector<sim::Metrics>& runs) {
     }
 }
 
+void print_beside(const std::vector<sim::Metrics>& runs) {
+    Table table({{"POLICY"},
+                 {"BESIDE"},
+                 {"MEAN", true},
+                 {"p50", true},
+                 {"p99", true},
+                 {"max", true},
+                 {"ABOVE 1", true},
+                 {"ABOVE 1.1", true},
+                 {"ABOVE 2", true},
+                 {"JOBS", true},
+                 {"UNFINISHED", true},
+                 {"IN BOTH", true}});
+    for (const sim::Metrics& m : runs) {
+        for (const sim::Beside& b : m.beside) {
+            table.add({m.policy, b.policy, fmt::format("{:.3f}", b.ratio.mean),
+                       fmt::format("{:.3f}", b.ratio.p50), fmt::format("{:.3f}", b.ratio.p99),
+                       fmt::format("{:.3f}", b.ratio.max), fmt::format("{:.1f}%", 100 * b.above_1),
+                       fmt::format("{:.1f}%", 100 * b.above_1_1),
+                       fmt::format("{:.1f}%", 100 * b.above_2), std::to_string(b.jobs),
+                       std::to_string(b.unfinished), std::to_string(b.unfinished_in_both)});
+        }
+    }
+    fmt::print("{}", table.text());
+}
+
 void print_liars(const std::vector<sim::Metrics>& runs) {
     for (const sim::Metrics& run : runs) {
         if (!run.liars) continue;
@@ -167,6 +193,7 @@ void print_slowdowns(const std::vector<sim::Metrics>& runs) {
 void print_text(const Answers& answers) {
     if (!answers.runs.empty()) print_table(answers.runs);
     print_loans(answers.runs);
+    if (!answers.runs.empty() && !answers.runs.front().beside.empty()) print_beside(answers.runs);
     print_liars(answers.runs);
     if (!answers.runs.empty() && answers.runs.front().slow) print_slowdowns(answers.runs);
     if (answers.bound) print_bound(answers);
@@ -245,6 +272,22 @@ Result<sim::Metrics> run_with_companions(const sim::Workload& workload, const Po
     return run;
 }
 
+/// Puts jobs as requested under stock policies beside the runs: limits as the trace has them, and
+/// nobody lies, as these policies hear nothing of the work.
+Status add_stock_runs(const sim::Workload& workload, const sim::SimulationOptions& options,
+                      std::vector<sim::Metrics>& runs) {
+    sim::SimulationOptions stock = options;
+    stock.policy.order = QueueOrder::value;
+    stock.errors.liar_share = 0;
+    stock.keep_stays = false;
+    for (const char* name : {"backfill", "fcfs"}) {
+        const Result<sim::Metrics> other = run_policy(workload, *find_policy(name), stock);
+        if (!other) return other.error();
+        for (sim::Metrics& run : runs) run.beside.push_back(sim::beside_of(run, *other));
+    }
+    return Done{};
+}
+
 /// What the runs of a page have in common.
 sim::PageFacts facts_of(const SimulateOptions& given, const sim::Workload& workload,
                         const sim::SimulationOptions& options) {
@@ -320,6 +363,10 @@ int simulate(const Globals& globals, const SimulateOptions& given) {
         Result<sim::Metrics> run = run_with_companions(*workload, policy, *options);
         if (!run) return fail(globals, run.error());
         answers.runs.push_back(std::move(*run));
+    }
+    if (given.beside_stock) {
+        const Status beside = add_stock_runs(*workload, *options, answers.runs);
+        if (!beside) return fail(globals, beside.error());
     }
     if (!given.html.empty()) {
         const std::string page = sim::page_html(*workload, answers.runs, answers.bound,

@@ -240,6 +240,8 @@ void add_simulate_options(CLI::App& command, SimulateOptions& given) {
                     "a job does num_iteration / N iterations")
         ->check(CLI::Range(1, 1000000))
         ->capture_default_str();
+    command.add_flag("--beside-stock", given.beside_stock,
+                     "also each job's JCT / its JCT under backfill and fcfs, as requested");
     command.add_option("--html", given.html, "also write a page with charts to this file");
     command.add_option("--search-steps", s.policy.search_steps, "search budget of one decision")
         ->check(CLI::Range(1, 2000000000))

@@ -61,6 +61,23 @@ Json json_of(const LiarMetrics& l) {
             {"honest_truthful_jct_s", l.honest_truthful_jct_s}};
 }
 
+Json json_of(const Beside& b) {
+    return {{"jobs", b.jobs},
+            {"unfinished", b.unfinished},
+            {"unfinished_in_both", b.unfinished_in_both},
+            {"jct_ratio", json_of(b.ratio)},
+            {"above_1", b.above_1},
+            {"above_1_1", b.above_1_1},
+            {"above_2", b.above_2}};
+}
+
+/// Share of the ratios that are larger, by more than sums of times may be off.
+double share_above(const std::vector<double>& ratios, double limit) {
+    const auto above =
+        std::ranges::count_if(ratios, [&](double r) { return r > limit * (1 + 1e-9); });
+    return ratios.empty() ? 0 : static_cast<double>(above) / static_cast<double>(ratios.size());
+}
+
 }  // namespace
 
 Spread spread_of(std::vector<double> values) {
@@ -91,6 +108,23 @@ LiarMetrics liars_of(const Errors& errors, const Metrics& lied, const Metrics& t
     return out;
 }
 
+Beside beside_of(const Metrics& run, const Metrics& other) {
+    Beside out;
+    out.policy = other.policy;
+    out.jobs = static_cast<std::int64_t>(std::min(run.outcomes.size(), other.outcomes.size()));
+    for (std::size_t i = 0; i < static_cast<std::size_t>(out.jobs); ++i) {
+        const JobOutcome &ours = run.outcomes[i], &theirs = other.outcomes[i];
+        out.unfinished += ours.finished && theirs.finished ? 0 : 1;
+        out.unfinished_in_both += ours.finished || theirs.finished ? 0 : 1;
+        out.ratios.push_back(theirs.jct_s > 0 ? ours.jct_s / theirs.jct_s : 1);
+    }
+    out.ratio = spread_of(out.ratios);
+    out.above_1 = share_above(out.ratios, 1);
+    out.above_1_1 = share_above(out.ratios, 1.1);
+    out.above_2 = share_above(out.ratios, 2);
+    return out;
+}
+
 std::string metrics_json(const Metrics& m) {
     Json json(
         {{"policy", m.policy},
@@ -113,6 +147,7 @@ std::string metrics_json(const Metrics& m) {
     if (m.loans) json["loans"] = json_of(*m.loans);
     if (m.slow) json["slowdowns"] = json_of(*m.slow);
     if (m.liars) json["liars"] = json_of(*m.liars);
+    for (const Beside& b : m.beside) json["beside"][b.policy] = json_of(b);
     return dump_json(json);
 }
 

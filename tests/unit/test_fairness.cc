@@ -195,5 +195,33 @@ TEST(beyond_the_bound_jobs_do_not_only_start_each_other_anew) {
     ck_assert_int_le(ours.restarts, 10 * 600);
 }
 
+TEST(each_job_is_compared_with_itself_under_another_policy) {
+    Metrics ours, other;
+    other.policy = "backfill";
+    const auto add = [&](double ours_s, bool ended, double other_s, bool other_ended) {
+        ours.outcomes.push_back({.jct_s = ours_s, .finished = ended});
+        other.outcomes.push_back({.jct_s = other_s, .finished = other_ended});
+    };
+    add(50, true, 100, true);
+    add(100, true, 100 * (1 - 1e-12), true);  // sums of times in another order
+    add(105, true, 100, true);
+    add(111, true, 100, true);
+    add(250, true, 100, true);
+    add(900, false, 300, true);   // at least so much later
+    add(450, true, 900, false);   // at most half of it
+    add(900, false, 900, false);  // nothing is known
+    const Beside b = beside_of(ours, other);
+    ck_assert_str_eq(b.policy.c_str(), "backfill");
+    ck_assert(b.jobs == 8 && b.unfinished == 3 && b.unfinished_in_both == 1);
+    ck_assert_double_eq(b.above_1, 4.0 / 8);
+    ck_assert_double_eq(b.above_1_1, 3.0 / 8);
+    ck_assert_double_eq(b.above_2, 2.0 / 8);
+    ck_assert_double_eq_tol(b.ratio.mean, (0.5 + 1 + 1.05 + 1.11 + 2.5 + 3 + 0.5 + 1) / 8, 1e-9);
+    ck_assert_double_eq(b.ratio.max, 3);
+    ck_assert_uint_eq(b.ratios.size(), 8);
+    ck_assert_double_eq(b.ratios[4], 2.5);
+    ck_assert(beside_of({}, {}).jobs == 0 && beside_of({}, {}).above_1 == 0);
+}
+
 // Whole simulations, maybe on a busy machine.
 int main() { return arena::test::run_suite({.timeout_s = 300}); }
