@@ -44,6 +44,11 @@ json 'the same for every policy' '.runs | .[0].elastic_jobs == .[1].elastic_jobs
 exits 0 'work can be hidden' "${sim[@]}" --policy arena --work-unknown --json
 exits 0 'a page says both' "${sim[@]}" --policy fcfs --elastic-share 0.5 --work-unknown --html page.html
 ok 'in its table of facts' grep -q 'a share of 0.5, seed 0.*hidden: policies see time limits' <(tr -d '\n' <page.html)
+exits 0 "priorities are the trace's" "${sim[@]}" --policy fcfs --json
+trace_jct=$(jq .jct_s.p50 out)
+exits 0 'or follow from shares of accounts' "${sim[@]}" --policy fcfs --priority-by-shares --json --html page.html
+isnt "$(jq .jct_s.p50 out)" "$trace_jct" 'which is another order'
+ok 'and the page says so' grep -q "by shares of accounts, in place of the trace" page.html
 # How each job fares beside stock Slurm, which runs jobs as requested.
 exits 0 'stock policies stand beside' "${sim[@]}" --policy arena,backfill --order value --beside-stock --json --html beside.html
 json 'with the ratio of each job' '.runs | .[0].beside, .[1].beside | [keys[]] == ["backfill", "fcfs"] and all(.[]; .jobs == 200 and

@@ -323,6 +323,8 @@ sim::PageFacts facts_of(const SimulateOptions& given, const sim::Workload& workl
     if (!options.slowdowns.empty())
         facts.emplace_back("slowdowns", fmt::format("{}: {}, mode {}", given.slowdowns,
                                                     options.slowdowns.size(), given.slowdown_mode));
+    if (options.priority_by_shares)
+        facts.emplace_back("priorities", "by shares of accounts, in place of the trace's");
     if (options.work_unknown) facts.emplace_back("work", "hidden: policies see time limits");
     return facts;
 }

@@ -230,6 +230,8 @@ void add_simulate_options(CLI::App& command, SimulateOptions& given) {
                     "priority: Slurm's order, steps believed as far as limits enforce them; value: "
                     "all that is said is believed")
         ->capture_default_str();
+    command.add_flag("--priority-by-shares", s.priority_by_shares,
+                     "priorities by the cluster's account shares and what accounts held so far");
     add_loan_options(command, given);
     add_error_options(command, s);
     add_slowdown_options(command, given);

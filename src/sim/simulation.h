@@ -56,6 +56,8 @@ class Simulation {
         policy_options_.explain = false;
         policy_options_.reserve_depth = 0;  // there are no jobs but the policy's own
         policy_options_.shares = workload.shares;
+        ended_gpu_s_.resize(workload.accounts.size());
+        if (o.priority_by_shares) account_shares_ = account_shares(workload);
         snapshot_.nodes = workload.nodes;
         snapshot_.node_sets.emplace_back(workload.nodes.size());
         for (NodeIndex i = 0; i < workload.nodes.size(); ++i) snapshot_.node_sets[0][i] = i;
@@ -90,6 +92,8 @@ class Simulation {
     [[nodiscard]] std::size_t find(JobId) const;
     void account(const JobState&, const Live&, bool finished);
     void change_demand(double gpus);
+    static std::vector<double> account_shares(const Workload&);
+    void rank_by_shares();
     [[nodiscard]] double fair_jct_s(const JobState&, const Live&) const;
     Status follow_loans();
     Status impose(const std::vector<Action>& moves);
@@ -138,6 +142,8 @@ class Simulation {
     std::vector<double> decision_ms_;
     std::vector<std::pair<double, double>> speed_changes_;         ///< (time, samples/s)
     double demand_gpus_ = 0, demand_gpu_s_ = 0, demand_at_s_ = 0;  ///< as requested, jobs present
+    std::vector<double> account_shares_;  ///< by account; only with priorities by shares
+    std::vector<double> ended_gpu_s_;     ///< held by jobs that ended, by account
     double samples_ = 0, normalized_s_ = 0, held_gpu_s_ = 0;
     std::optional<Lending> lending_;          ///< nothing: no inference beside the cluster
     std::unique_ptr<SlowCluster> slow_;       ///< nothing: no slowdowns

@@ -188,6 +188,7 @@ Status Simulation::check_stuck(const Decision& decision) {
 
 Status Simulation::decide() {
     update_jobs();
+    if (options_.priority_by_shares) rank_by_shares();
     restrict_nodes();
     ++snapshot_.generation;
     ++metrics_.decisions;

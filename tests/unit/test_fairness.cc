@@ -48,13 +48,14 @@ struct Run {
 };
 
 Run run(const Cluster& cluster, const GeneratorOptions& generator, std::string_view policy,
-        Objective objective = Objective::jct, double max_time_s = 0) {
+        Objective objective = Objective::jct, double max_time_s = 0, bool by_shares = false) {
     const Throughputs table = small_table();
     const auto trace = must(generate_trace(cluster, table, generator));
     auto workload = must(bind_workload(cluster, trace, table, {}));
     SimulationOptions options;
     options.keep_stays = true;
     options.policy.objective = objective;
+    options.priority_by_shares = by_shares;
     options.policy.order = QueueOrder::value;
     if (max_time_s > 0) options.max_time_s = max_time_s;
     auto metrics = must(simulate(workload, policy, find_policy(policy)->decide, options));
@@ -193,6 +194,25 @@ TEST(beyond_the_bound_jobs_do_not_only_start_each_other_anew) {
     ck_assert(ours.finished == 600 && ours.makespan_s > 14 * 86400);
     ck_assert(ours.jct_s.mean < 0.5 * fifo.jct_s.mean);
     ck_assert_int_le(ours.restarts, 10 * 600);
+}
+
+TEST(priorities_by_shares_hold_the_shares_of_accounts) {
+    for (const std::uint64_t seed : {1, 2, 3}) {
+        GeneratorOptions g = saturation(seed);
+        g.accounts = {{"physics", 1}, {"biology", 1}};  // equal demand, unequal shares
+        const Cluster cluster = small_cluster("accounts: {physics: 70, biology: 30}\n");
+        const double span_s = run(cluster, g, "fcfs").workload.jobs.back().submit_s;
+        const auto physics = [&](bool by_shares) {
+            auto gpu_s =  // all that was held counts: there is no decay
+                held(run(cluster, g, "backfill", Objective::jct, span_s, by_shares), 0, span_s);
+            return gpu_s["physics"] / (gpu_s["physics"] + gpu_s["biology"]);
+        };
+        printf("# seed %d: physics %.3f by shares, %.3f by submission\n", static_cast<int>(seed),
+               physics(true), physics(false));
+        fflush(stdout);
+        ck_assert_double_eq_tol(physics(true), 0.7, 0.05);
+        ck_assert_double_lt(physics(false), 0.6);
+    }
 }
 
 TEST(each_job_is_compared_with_itself_under_another_policy) {
