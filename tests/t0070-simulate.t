@@ -44,6 +44,40 @@ json 'the same for every policy' '.runs | .[0].elastic_jobs == .[1].elastic_jobs
 exits 0 'work can be hidden' "${sim[@]}" --policy arena --work-unknown --json
 exits 0 'a page says both' "${sim[@]}" --policy fcfs --elastic-share 0.5 --work-unknown --html page.html
 ok 'in its table of facts' grep -q 'a share of 0.5, seed 0.*hidden: policies see time limits' <(tr -d '\n' <page.html)
+exits 0 "priorities are the trace's" "${sim[@]}" --policy fcfs --json
+trace_jct=$(jq .jct_s.p50 out)
+exits 0 'or follow from shares of accounts' "${sim[@]}" --policy fcfs --priority-by-shares --json --html page.html
+isnt "$(jq .jct_s.p50 out)" "$trace_jct" 'which is another order'
+ok 'and the page says so' grep -q "by shares of accounts, in place of the trace" page.html
+# How each job fares beside stock Slurm, which runs jobs as requested.
+exits 0 'stock policies stand beside' "${sim[@]}" --policy arena,backfill --order value --beside-stock --json --html beside.html
+json 'with the ratio of each job' '.runs | .[0].beside, .[1].beside | [keys[]] == ["backfill", "fcfs"] and all(.[]; .jobs == 200 and
+    .unfinished == 0 and .unfinished_in_both == 0 and .jct_ratio.p50 <= .jct_ratio.p99 and .jct_ratio.p99 <= .jct_ratio.max and
+    .above_1 >= .above_1_1 and .above_1_1 >= .above_2)'
+json 'which is 1 for each job beside its own policy' '.runs | .[1].beside.backfill | .jct_ratio == {mean: 1, p50: 1, p90: 1, p99: 1, max: 1} and .above_1 == 0'
+json 'and is not beside others' '.runs | .[0].beside.backfill.jct_ratio.mean < 0.9 and .[0].beside.backfill.above_1 > 0 and
+    .[0].beside.backfill.jct_ratio.max > 1 and .[1].beside.fcfs.jct_ratio.mean < 1'
+is "$(grep -c '<figcaption>Jobs that took at most so many times' beside.html)" 2 'the page draws both'
+exits 0 "a policy in Slurm's order sees shortened limits" "${sim[@]}" --policy backfill --beside-stock --json
+json 'stock has those of the trace' '.beside.backfill.jct_ratio | .max != 1 or .mean != 1'
+exits 0 'jobs may be unfinished' "${sim[@]}" --policy arena --beside-stock --max-time 20000 --json
+json 'and count until then' '.jobs == .beside.backfill.jobs and (.beside.backfill | .unfinished > .unfinished_in_both and .unfinished_in_both > 0)'
+exits 0 'and in words' "${sim[@]}" --policy arena --beside-stock
+is "$(grep -cE '^arena +(backfill|fcfs) ' out)" 2 'there is a line for each'
+exits 0 'where nobody asked' "${sim[@]}" --policy arena --json
+json 'nothing stands beside' 'has("beside") | not'
+
+# A lie about the work: believed by value, bounded by the time limit in Slurm's order.
+exits 0 'a fifth of the users lies' "${sim[@]}" --policy arena --order value --liars 0.2 --seed 3 --json
+json 'it pays, at the cost of the others' '.liars | .jobs > 20 and .jobs < 60 and .jct_s < .truthful_jct_s and
+    .honest_jct_s > .honest_truthful_jct_s'
+exits 0 "in Slurm's order" "${sim[@]}" --policy arena --liars 0.2 --seed 3 --json
+json 'it does not' '.liars | .jct_s >= .truthful_jct_s and .honest_jct_s <= 1.01 * .honest_truthful_jct_s'
+exits 0 'and in words' "${sim[@]}" --policy fcfs --liars 0.2 --seed 3
+like "$(cat out)" 'fcfs: [0-9]+ jobs of users who lied: mean JCT' 'it says so for each policy'
+exits 0 'where nobody lies' "${sim[@]}" --policy fcfs --json
+json 'nothing is said of liars' 'has("liars") | not'
+
 exits 0 'several policies are compared' "${sim[@]}" --policy fcfs,backfill --json
 json 'in one document' '[.runs[].policy] == ["fcfs", "backfill"]'
 exits 0 'a bound is computed' "${sim[@]}" --policy lower-bound --json
@@ -87,6 +121,10 @@ refused() {
 }
 refused '"best" is not one of fifo, arena, aryl, fcfs' simulate --cluster c.yaml --trace trace.csv --throughputs t.csv --policy best
 refused 'objective: "speed" is not one of' simulate --cluster c.yaml --trace trace.csv --throughputs t.csv --objective speed
+refused 'order: "fair" is not one of priority, value' simulate --cluster c.yaml --trace trace.csv --throughputs t.csv --order fair
+refused '--liars' simulate --cluster c.yaml --trace trace.csv --throughputs t.csv --liars 1.5
+refused '--liars' simulate --cluster c.yaml --trace trace.csv --throughputs t.csv --liars nan
+refused 'liars: needs work that users say something of' simulate --cluster c.yaml --trace trace.csv --throughputs t.csv --liars 0.2 --work-unknown
 refused '--round' simulate --cluster c.yaml --trace trace.csv --throughputs t.csv --round -1
 refused '--said-error' simulate --cluster c.yaml --trace trace.csv --throughputs t.csv --said-error nan
 refused '--elastic-share' simulate --cluster c.yaml --trace trace.csv --throughputs t.csv --elastic-share nan

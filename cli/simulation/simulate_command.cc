@@ -121,6 +121,44 @@ void print_loans(const std::vector<sim::Metrics>& runs) {
     }
 }
 
+void print_beside(const std::vector<sim::Metrics>& runs) {
+    Table table({{"POLICY"},
+                 {"BESIDE"},
+                 {"MEAN", true},
+                 {"p50", true},
+                 {"p99", true},
+                 {"max", true},
+                 {"ABOVE 1", true},
+                 {"ABOVE 1.1", true},
+                 {"ABOVE 2", true},
+                 {"JOBS", true},
+                 {"UNFINISHED", true},
+                 {"IN BOTH", true}});
+    for (const sim::Metrics& m : runs) {
+        for (const sim::Beside& b : m.beside) {
+            table.add({m.policy, b.policy, fmt::format("{:.3f}", b.ratio.mean),
+                       fmt::format("{:.3f}", b.ratio.p50), fmt::format("{:.3f}", b.ratio.p99),
+                       fmt::format("{:.3f}", b.ratio.max), fmt::format("{:.1f}%", 100 * b.above_1),
+                       fmt::format("{:.1f}%", 100 * b.above_1_1),
+                       fmt::format("{:.1f}%", 100 * b.above_2), std::to_string(b.jobs),
+                       std::to_string(b.unfinished), std::to_string(b.unfinished_in_both)});
+        }
+    }
+    fmt::print("{}", table.text());
+}
+
+void print_liars(const std::vector<sim::Metrics>& runs) {
+    for (const sim::Metrics& run : runs) {
+        if (!run.liars) continue;
+        const sim::LiarMetrics& m = *run.liars;
+        fmt::print(
+            "{}: {} of users who lied: mean JCT {:.0f} s, {:.0f} s had nobody lied; the others' "
+            "{:.0f} s, {:.0f} s had nobody lied\n",
+            run.policy, counted(m.jobs, "job"), m.jct_s, m.truthful_jct_s, m.honest_jct_s,
+            m.honest_truthful_jct_s);
+    }
+}
+
 void print_bound(const Answers& answers) {
     fmt::print("No policy has a mean JCT below {:.0f} s ({:.0f} s were each job alone).\n",
                answers.bound->mean_jct_s, answers.bound->alone_s);
@@ -155,6 +193,8 @@ void print_slowdowns(const std::vector<sim::Metrics>& runs) {
 void print_text(const Answers& answers) {
     if (!answers.runs.empty()) print_table(answers.runs);
     print_loans(answers.runs);
+    if (!answers.runs.empty() && !answers.runs.front().beside.empty()) print_beside(answers.runs);
+    print_liars(answers.runs);
     if (!answers.runs.empty() && answers.runs.front().slow) print_slowdowns(answers.runs);
     if (answers.bound) print_bound(answers);
     if (!answers.runs.empty() && answers.runs.front().dropped > 0) {
@@ -195,17 +235,57 @@ Result<sim::Metrics> run_policy(const sim::Workload& workload, const Policy& pol
 }
 
 /// With slowdowns the same without them, too: what they cost is the difference.
-Result<sim::Metrics> run_with_slowdowns(const sim::Workload& workload, const Policy& policy,
-                                        const sim::SimulationOptions& options) {
-    Result<sim::Metrics> run = run_policy(workload, policy, options);
-    if (!run || options.slowdowns.empty()) return run;
+Status add_sound_run(const sim::Workload& workload, const Policy& policy,
+                     const sim::SimulationOptions& options, sim::Metrics& run) {
+    if (options.slowdowns.empty()) return Done{};
     sim::SimulationOptions sound = options;
     sound.slowdowns.clear();
     sound.keep_stays = false;
     const Result<sim::Metrics> without = run_policy(workload, policy, sound);
     if (!without) return without.error();
-    run->slow->jct_without_s = without->jct_s.mean;
+    run.slow->jct_without_s = without->jct_s.mean;
+    return Done{};
+}
+
+/// With liars the same where nobody lies: what they gain, and the others lose, is the difference.
+Status add_truthful_run(const sim::Workload& workload, const Policy& policy,
+                        const sim::SimulationOptions& options, sim::Metrics& run) {
+    if (options.errors.liar_share == 0) return Done{};
+    sim::SimulationOptions truthful = options;
+    truthful.errors.liar_share = 0;
+    truthful.keep_stays = false;
+    const Result<sim::Metrics> without = run_policy(workload, policy, truthful);
+    if (!without) return without.error();
+    run.liars = sim::liars_of(options.errors, run, *without);
+    return Done{};
+}
+
+/// A policy's run with what it is compared with.
+Result<sim::Metrics> run_with_companions(const sim::Workload& workload, const Policy& policy,
+                                         const sim::SimulationOptions& options) {
+    Result<sim::Metrics> run = run_policy(workload, policy, options);
+    if (!run) return run;
+    if (const Status sound = add_sound_run(workload, policy, options, *run); !sound)
+        return sound.error();
+    if (const Status truthful = add_truthful_run(workload, policy, options, *run); !truthful)
+        return truthful.error();
     return run;
+}
+
+/// Puts jobs as requested under stock policies beside the runs: limits as the trace has them, and
+/// nobody lies, as these policies hear nothing of the work.
+Status add_stock_runs(const sim::Workload& workload, const sim::SimulationOptions& options,
+                      std::vector<sim::Metrics>& runs) {
+    sim::SimulationOptions stock = options;
+    stock.policy.order = QueueOrder::value;
+    stock.errors.liar_share = 0;
+    stock.keep_stays = false;
+    for (const char* name : {"backfill", "fcfs"}) {
+        const Result<sim::Metrics> other = run_policy(workload, *find_policy(name), stock);
+        if (!other) return other.error();
+        for (sim::Metrics& run : runs) run.beside.push_back(sim::beside_of(run, *other));
+    }
+    return Done{};
 }
 
 /// What the runs of a page have in common.
@@ -219,8 +299,8 @@ sim::PageFacts facts_of(const SimulateOptions& given, const sim::Workload& workl
         {"iteration times", given.files.planner.on ? "estimates of the planner, launcher " +
                                                          given.files.planner.launcher
                                                    : given.files.throughputs},
-        {"rules", fmt::format("rounds of {} s, placement by {}, objective {}", options.round_s,
-                              given.placement, given.objective)}};
+        {"rules", fmt::format("rounds of {} s, placement by {}, objective {}, order {}",
+                              options.round_s, given.placement, given.objective, given.order)}};
     if (given.max_time_s > 0) facts.emplace_back("end", fmt::format("{} s", given.max_time_s));
     if (errors.estimate_sigma > 0 || errors.work_sigma > 0 || errors.said_sigma > 0) {
         facts.emplace_back(
@@ -231,6 +311,9 @@ sim::PageFacts facts_of(const SimulateOptions& given, const sim::Workload& workl
     if (errors.wrong_share > 0)
         facts.emplace_back("wrong run times", fmt::format("60% off in a share of {}, seed {}",
                                                           errors.wrong_share, errors.seed));
+    if (errors.liar_share > 0)
+        facts.emplace_back("liars", fmt::format("1% of the work said by a share of {}, seed {}",
+                                                errors.liar_share, errors.seed));
     if (options.elastic_share < 1) {
         facts.emplace_back("elastic jobs", fmt::format("a share of {}, seed {}",
                                                        options.elastic_share, errors.seed));
@@ -240,6 +323,8 @@ sim::PageFacts facts_of(const SimulateOptions& given, const sim::Workload& workl
     if (!options.slowdowns.empty())
         facts.emplace_back("slowdowns", fmt::format("{}: {}, mode {}", given.slowdowns,
                                                     options.slowdowns.size(), given.slowdown_mode));
+    if (options.priority_by_shares)
+        facts.emplace_back("priorities", "by shares of accounts, in place of the trace's");
     if (options.work_unknown) facts.emplace_back("work", "hidden: policies see time limits");
     return facts;
 }
@@ -277,9 +362,13 @@ int simulate(const Globals& globals, const SimulateOptions& given) {
             answers.bound = sim::lower_bound(*workload, bound);
             continue;
         }
-        Result<sim::Metrics> run = run_with_slowdowns(*workload, policy, *options);
+        Result<sim::Metrics> run = run_with_companions(*workload, policy, *options);
         if (!run) return fail(globals, run.error());
         answers.runs.push_back(std::move(*run));
+    }
+    if (given.beside_stock) {
+        const Status beside = add_stock_runs(*workload, *options, answers.runs);
+        if (!beside) return fail(globals, beside.error());
     }
     if (!given.html.empty()) {
         const std::string page = sim::page_html(*workload, answers.runs, answers.bound,

@@ -30,6 +30,7 @@ Status check_numbers(const SimulateOptions& given) {
         {"--work-error", s.errors.work_sigma},
         {"--said-error", s.errors.said_sigma},
         {"--said-wrong", s.errors.wrong_share},
+        {"--liars", s.errors.liar_share},
         {"--elastic-share", s.elastic_share},
         {"--deadline-s", given.lending.deadline_s},
         {"--slowdown-factor", given.slowdown_factor},
@@ -43,6 +44,9 @@ Status check_numbers(const SimulateOptions& given) {
         return usage_error("needs nodes, not pools: slow GPUs stand in nodes", "--slowdowns");
     if (given.slowdowns.empty() && given.slowdown_mode != "off")
         return usage_error("needs --slowdowns FILE: without it nothing is slow", "--slowdown-mode");
+    if (s.errors.liar_share > 0 && s.work_unknown)
+        return usage_error("needs work that users say something of: not with --work-unknown",
+                           "--liars");
     if (s.min_gap_s > s.round_s) {
         return usage_error(
             fmt::format("{} must not be larger than --round ({})", s.min_gap_s, s.round_s),
@@ -115,6 +119,11 @@ void add_error_options(CLI::App& command, sim::SimulationOptions& s) {
         ->check(CLI::Range(0.0, 1.0))
         ->capture_default_str();
     command
+        .add_option("--liars", s.errors.liar_share,
+                    "share of the users who say 1% of their work, by --seed")
+        ->check(CLI::Range(0.0, 1.0))
+        ->capture_default_str();
+    command
         .add_option("--elastic-share", s.elastic_share,
                     "share of the jobs that may be changed while they run, by --seed")
         ->check(CLI::Range(0.0, 1.0))
@@ -122,7 +131,8 @@ void add_error_options(CLI::App& command, sim::SimulationOptions& s) {
     command.add_flag("--work-unknown", s.work_unknown,
                      "policies see time limits instead of each work");
     command
-        .add_option("--seed", s.errors.seed, "seed of the errors, and of which jobs are elastic")
+        .add_option("--seed", s.errors.seed,
+                    "seed of the errors, of who lies, and of which jobs are elastic")
         ->capture_default_str();
 }
 
@@ -215,8 +225,14 @@ void add_simulate_options(CLI::App& command, SimulateOptions& given) {
         ->capture_default_str();
     command.add_option("--objective", given.objective, "jct, throughput or fairness")
         ->capture_default_str();
-    command.add_option("--order", given.order, "priority (Slurm's order is kept) or value")
+    command
+        .add_option(
+            "--order", given.order,
+            "priority: Slurm's order is kept as promises, and what jobs say is believed as far "
+            "as limits enforce it; value: by values alone")
         ->capture_default_str();
+    command.add_flag("--priority-by-shares", s.priority_by_shares,
+                     "priorities by the cluster's account shares and what accounts held so far");
     command
         .add_option("--promise-slack", s.promises.slack,
                     "how much later than in Slurm's order a promised job may end, of its JCT")
@@ -237,6 +253,8 @@ void add_simulate_options(CLI::App& command, SimulateOptions& given) {
                     "a job does num_iteration / N iterations")
         ->check(CLI::Range(1, 1000000))
         ->capture_default_str();
+    command.add_flag("--beside-stock", given.beside_stock,
+                     "also each job's JCT / its JCT under backfill and fcfs, as requested");
     command.add_option("--html", given.html, "also write a page with charts to this file");
     command.add_option("--search-steps", s.policy.search_steps, "search budget of one decision")
         ->check(CLI::Range(1, 2000000000))

@@ -25,6 +25,7 @@ struct SimulateOptions {
     double max_time_s = 0;
     double restart_s = -1, checkpoint_s = -1;
     std::int64_t iteration_divisor = 5;
+    bool beside_stock = false;
     sim::SimulationOptions simulation;
 };
 

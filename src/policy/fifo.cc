@@ -80,7 +80,10 @@ bool Fifo::start(const Task& task) {
 std::string Fifo::wait_reason(const Task& task, const Candidate& shape) {
     const Grid& grid = shape.offer->grid;
     Placement found;
-    if (!free_.place(task, *shape.choice, found))
+    const auto fits = [&](const Offer* o) {  // as start() takes it, in its own layout
+        return free_.place_as(task, *shape.choice, *o, o->grid.gpus_per_node, found);
+    };
+    if (!std::ranges::any_of(problem_.offers(*shape.choice), fits))
         return fmt::format("waits for {}: {}", short_form(grid),
                            why_not_free(problem_, task, *shape.choice, free_));
     free_.remove(task, found);

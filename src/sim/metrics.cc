@@ -7,6 +7,7 @@
 
 #include "base/json.h"
 #include "base/statistics.h"
+#include "sim/workload.h"
 
 namespace arena::sim {
 namespace {
@@ -52,6 +53,31 @@ Json json_of(const SlowMetrics& s) {
     return json;
 }
 
+Json json_of(const LiarMetrics& l) {
+    return {{"jobs", l.jobs},
+            {"jct_s", l.jct_s},
+            {"truthful_jct_s", l.truthful_jct_s},
+            {"honest_jct_s", l.honest_jct_s},
+            {"honest_truthful_jct_s", l.honest_truthful_jct_s}};
+}
+
+Json json_of(const Beside& b) {
+    return {{"jobs", b.jobs},
+            {"unfinished", b.unfinished},
+            {"unfinished_in_both", b.unfinished_in_both},
+            {"jct_ratio", json_of(b.ratio)},
+            {"above_1", b.above_1},
+            {"above_1_1", b.above_1_1},
+            {"above_2", b.above_2}};
+}
+
+/// Share of the ratios that are larger, by more than sums of times may be off.
+double share_above(const std::vector<double>& ratios, double limit) {
+    const auto above =
+        std::ranges::count_if(ratios, [&](double r) { return r > limit * (1 + 1e-9); });
+    return ratios.empty() ? 0 : static_cast<double>(above) / static_cast<double>(ratios.size());
+}
+
 }  // namespace
 
 Spread spread_of(std::vector<double> values) {
@@ -64,6 +90,38 @@ Spread spread_of(std::vector<double> values) {
     out.p90 = percentile(values, 0.9);
     out.p99 = percentile(values, 0.99);
     out.max = values.back();
+    return out;
+}
+
+LiarMetrics liars_of(const Errors& errors, const Metrics& lied, const Metrics& truthful) {
+    LiarMetrics out;
+    for (std::size_t i = 0; i < lied.outcomes.size(); ++i) {
+        const bool liar = Workload::is_liar(errors, static_cast<std::uint32_t>(i));
+        out.jobs += liar ? 1 : 0;
+        (liar ? out.jct_s : out.honest_jct_s) += lied.outcomes[i].jct_s;
+        (liar ? out.truthful_jct_s : out.honest_truthful_jct_s) += truthful.outcomes[i].jct_s;
+    }
+    const auto liars = static_cast<double>(std::max<std::int64_t>(out.jobs, 1));
+    const auto honest = static_cast<double>(std::max<std::int64_t>(lied.jobs - out.jobs, 1));
+    out.jct_s /= liars, out.truthful_jct_s /= liars;
+    out.honest_jct_s /= honest, out.honest_truthful_jct_s /= honest;
+    return out;
+}
+
+Beside beside_of(const Metrics& run, const Metrics& other) {
+    Beside out;
+    out.policy = other.policy;
+    out.jobs = static_cast<std::int64_t>(std::min(run.outcomes.size(), other.outcomes.size()));
+    for (std::size_t i = 0; i < static_cast<std::size_t>(out.jobs); ++i) {
+        const JobOutcome &ours = run.outcomes[i], &theirs = other.outcomes[i];
+        out.unfinished += ours.finished && theirs.finished ? 0 : 1;
+        out.unfinished_in_both += ours.finished || theirs.finished ? 0 : 1;
+        out.ratios.push_back(theirs.jct_s > 0 ? ours.jct_s / theirs.jct_s : 1);
+    }
+    out.ratio = spread_of(out.ratios);
+    out.above_1 = share_above(out.ratios, 1);
+    out.above_1_1 = share_above(out.ratios, 1.1);
+    out.above_2 = share_above(out.ratios, 2);
     return out;
 }
 
@@ -92,6 +150,8 @@ std::string metrics_json(const Metrics& m) {
          {"wall_s", m.wall_s}});
     if (m.loans) json["loans"] = json_of(*m.loans);
     if (m.slow) json["slowdowns"] = json_of(*m.slow);
+    if (m.liars) json["liars"] = json_of(*m.liars);
+    for (const Beside& b : m.beside) json["beside"][b.policy] = json_of(b);
     return dump_json(json);
 }
 

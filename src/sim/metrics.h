@@ -15,6 +15,8 @@
 
 namespace arena::sim {
 
+struct Errors;  // of workload.h
+
 /// Percentiles: percentile() of base/statistics.h.
 struct Spread {
     double mean = 0, p50 = 0, p90 = 0, p99 = 0, max = 0;
@@ -60,6 +62,27 @@ struct SlowMetrics {
     std::vector<SlowOutcome> outcomes;    ///< of those that began, by start
 };
 
+/// Users who lied about their work (Errors::liar_share), and the others: mean JCT, s, and what it
+/// is for the same jobs where nobody lies.
+struct LiarMetrics {
+    std::int64_t jobs = 0;  ///< whose users lied
+    double jct_s = 0, truthful_jct_s = 0;
+    double honest_jct_s = 0, honest_truthful_jct_s = 0;
+};
+
+/// The same jobs under another policy: each job's JCT / its JCT there. A job that is unfinished at
+/// the end counts until then, in both runs: its ratio is 1 where neither finished it, and on the
+/// right side of 1 where one did.
+struct Beside {
+    std::string policy;                   ///< the other
+    std::int64_t jobs = 0;                ///< compared: all that were submitted
+    std::int64_t unfinished = 0;          ///< of them, in one run or both
+    std::int64_t unfinished_in_both = 0;  ///< nothing is known of them: they count as 1
+    Spread ratio;
+    double above_1 = 0, above_1_1 = 0, above_2 = 0;  ///< share of the jobs later by more than that
+    std::vector<double> ratios;                      ///< by job
+};
+
 struct Metrics {
     std::string policy;
     std::int64_t jobs = 0;  ///< submitted until the end of the simulation
@@ -81,9 +104,17 @@ struct Metrics {
     double wall_s = 0;
     std::optional<LoanMetrics> loans;  ///< with inference beside the cluster
     std::optional<SlowMetrics> slow;   ///< where slowdowns were simulated
+    std::optional<LiarMetrics> liars;  ///< where users lied
+    std::vector<Beside> beside;        ///< where it was asked for
     std::vector<JobOutcome> outcomes;  ///< by job
     std::vector<Stay> stays;           ///< by end; only when asked for
 };
+
+/// The same jobs once with liars and once without, everything else alike.
+LiarMetrics liars_of(const Errors&, const Metrics& lied, const Metrics& truthful);
+
+/// Both runs are of the same workload, to the same time.
+Beside beside_of(const Metrics& run, const Metrics& other);
 
 /// One JSON object of the contract, without schema_version.
 std::string metrics_json(const Metrics&);

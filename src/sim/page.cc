@@ -267,6 +267,33 @@ std::string charts(const Workload& workload, const std::vector<Metrics>& runs, d
            "</div>\n";
 }
 
+std::string beside_row(const Metrics& run, const Beside& b) {
+    return fmt::format(
+        "<tr><td>{}</td><td>{}</td><td>{:.3f}</td><td>{:.3f}</td><td>{:.3f}</td><td>{:.3f}</td>"
+        "<td>{:.1f}%</td><td>{:.1f}%</td><td>{:.1f}%</td><td>{}</td><td>{}</td></tr>\n",
+        escaped(run.policy), escaped(b.policy), b.ratio.mean, b.ratio.p50, b.ratio.p99, b.ratio.max,
+        100 * b.above_1, 100 * b.above_1_1, 100 * b.above_2, b.unfinished, b.unfinished_in_both);
+}
+
+/// How jobs fared beside stock policies; "" where nobody asked.
+std::string beside_section(const std::vector<Metrics>& runs) {
+    if (runs.empty() || runs.front().beside.empty()) return "";
+    std::string out =
+        "<h2>Beside jobs as requested</h2>\n<div class=\"wide\"><table><caption>Each job's JCT / "
+        "its JCT under the other policy; a job counts until the end where it is unfinished, "
+        "so as 1 where it is in both.</caption><thead><tr>";
+    for (const char* name : {"policy", "beside", "mean", "p50", "p99", "max", "above 1",
+                             "above 1.1", "above 2", "unfinished", "in both"})
+        out += fmt::format("<th scope=\"col\">{}</th>", name);
+    out += "</tr></thead><tbody>\n";
+    for (const Metrics& run : runs)
+        for (const Beside& b : run.beside) out += beside_row(run, b);
+    out += "</tbody></table></div>\n<div class=\"charts\">";
+    for (std::size_t i = 0; i < runs.front().beside.size(); ++i)
+        out += chart_svg(beside_chart(runs, i));
+    return out + "</div>\n";
+}
+
 }  // namespace
 
 std::string page_html(const Workload& workload, const std::vector<Metrics>& runs,
@@ -278,6 +305,7 @@ std::string page_html(const Workload& workload, const std::vector<Metrics>& runs
     out += "<h2>Numbers</h2>\n" + metrics_table(runs, bound) + bound_text(bound);
     if (!runs.empty())
         out += "<h2>Over time</h2>\n" + legend(runs) + charts(workload, runs, until_s);
+    out += beside_section(runs);
     out += loans_section(runs);
     for (std::size_t i = 0; i < runs.size(); ++i) {
         out += run_section(workload, runs[i], until_s, runs.size(), i == 0, limits);

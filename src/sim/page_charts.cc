@@ -76,7 +76,11 @@ std::string tick_x(double x, std::string_view label) {
 
 std::string x_axis(const Chart& chart, const Scale& x) {
     std::string out;
-    if (chart.logarithmic) {
+    if (chart.ratios) {
+        for (const double v : {0.001, 0.01, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 100.0, 1000.0}) {
+            if (v >= x.from && v <= x.to) out += tick_x(x.at(v), fmt::format("{:g}", v));
+        }
+    } else if (chart.logarithmic) {
         static constexpr double times[] = {0.1,  1,        10,    60,     600,
                                            3600, 6 * 3600, 86400, 864000, 8640000};
         for (const double v : times) {
@@ -151,6 +155,21 @@ std::vector<Series> over_time(const std::vector<Metrics>& runs, double until_s, 
         series.points.emplace_back(until_s, sums.back() / bin_s);
     }
     return out;
+}
+
+/// Share of the values that are at most x.
+Series cumulative(const std::string& name, std::vector<double> values) {
+    std::sort(values.begin(), values.end());
+    Series series{name, {}};
+    const auto n = values.size();
+    const std::size_t points = std::min(n, quantiles);
+    if (n > 0) series.points.emplace_back(values.front(), 0.0);
+    for (std::size_t i = 1; i <= points; ++i) {
+        const std::size_t rank = i * n / points;
+        series.points.emplace_back(values[rank - 1],
+                                   static_cast<double>(rank) / static_cast<double>(n));
+    }
+    return series;
 }
 
 template <typename Number>
@@ -253,19 +272,31 @@ Chart jct_chart(const std::vector<Metrics>& runs) {
         std::vector<double> values;
         for (const JobOutcome& outcome : run.outcomes)
             values.push_back(std::max(outcome.jct_s, 0.1));
-        std::sort(values.begin(), values.end());
-        Series& series = chart.series.emplace_back(Series{run.policy, {}});
-        const auto n = values.size();
-        const std::size_t points = std::min(n, quantiles);
-        if (n > 0) series.points.emplace_back(values.front(), 0.0);
-        for (std::size_t i = 1; i <= points; ++i) {
-            const std::size_t rank = i * n / points;
-            series.points.emplace_back(values[rank - 1],
-                                       static_cast<double>(rank) / static_cast<double>(n));
-        }
+        chart.series.push_back(cumulative(run.policy, std::move(values)));
     }
     chart.summary = summary_of(runs, [](const Metrics& m) {
         return "median " + short_time(m.jct_s.p50) + " and mean " + short_time(m.jct_s.mean);
+    });
+    return chart;
+}
+
+Chart beside_chart(const std::vector<Metrics>& runs, std::size_t which) {
+    const std::string& other = runs.front().beside[which].policy;
+    Chart chart{
+        .title = fmt::format("Jobs that took at most so many times their JCT under {}", other),
+        .x_label = fmt::format("JCT / JCT under {}", other),
+        .percent = true,
+        .logarithmic = true,
+        .ratios = true};
+    for (const Metrics& run : runs) {
+        std::vector<double> ratios = run.beside[which].ratios;
+        for (double& ratio : ratios) ratio = std::max(ratio, 1e-6);
+        chart.series.push_back(cumulative(run.policy, std::move(ratios)));
+    }
+    chart.summary = summary_of(runs, [&](const Metrics& m) {
+        const Beside& b = m.beside[which];
+        return fmt::format("median {:.3g}, p99 {:.3g}, {:.1f}% above 1", b.ratio.p50, b.ratio.p99,
+                           100 * b.above_1);
     });
     return chart;
 }

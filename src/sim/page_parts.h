@@ -32,6 +32,7 @@ struct Chart {
     std::string title, x_label, summary = {};
     bool percent = false;      ///< y from 0 to 100 %, given as 0..1
     bool logarithmic = false;  ///< x > 0
+    bool ratios = false;       ///< x is no time; logarithmic only
     std::vector<Series> series = {};
 };
 std::string chart_svg(const Chart&);
@@ -40,6 +41,9 @@ Chart throughput_chart(const Workload&, const std::vector<Metrics>&, double unti
 Chart utilisation_chart(const Workload&, const std::vector<Metrics>&, double until_s);
 /// Share of the submitted jobs with a JCT of at most x.
 Chart jct_chart(const std::vector<Metrics>&);
+/// Share of the jobs with a ratio of at most x beside the policy of that index in Metrics::beside,
+/// which the runs have in common.
+Chart beside_chart(const std::vector<Metrics>&, std::size_t which);
 
 struct GanttLimits {
     std::size_t stays = 0, rectangles = 0;

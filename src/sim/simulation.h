@@ -25,8 +25,8 @@ constexpr double never = std::numeric_limits<double>::infinity();
 struct Live {
     std::uint32_t job = 0;   ///< index into Workload::jobs
     double work = 0;         ///< true iterations
-    double said = 0;         ///< what the user said of them
-    double limit_s = 0;      ///< the user's, of a run as requested
+    double said = 0;         ///< of them, what policies believe of the user's word
+    double limit_s = 0;      ///< as enforced, of a run as requested
     double done = 0;         ///< when the GPUs were given
     double first_s = 0;      ///< first progress on these GPUs
     double progress_s = 0;   ///< progress at the present pace since then, or from then on
@@ -60,6 +60,8 @@ class Simulation {
         policy_options_.explain = false;
         policy_options_.reserve_depth = 0;  // there are no jobs but the policy's own
         policy_options_.shares = workload.shares;
+        ended_gpu_s_.resize(workload.accounts.size());
+        if (o.priority_by_shares) account_shares_ = account_shares(workload);
         snapshot_.nodes = workload.nodes;
         snapshot_.node_sets.emplace_back(workload.nodes.size());
         for (NodeIndex i = 0; i < workload.nodes.size(); ++i) snapshot_.node_sets[0][i] = i;
@@ -75,6 +77,8 @@ class Simulation {
     void drop_stale_completions();
     [[nodiscard]] double next_event_s() const;
     void arrive();
+    void hear(JobState&, Live&) const;
+    void believe(JobState&, Live&) const;
     void complete();
     void update_jobs();
     Status decide();
@@ -92,6 +96,8 @@ class Simulation {
     [[nodiscard]] std::size_t find(JobId) const;
     void account(const JobState&, const Live&, bool finished);
     void change_demand(double gpus);
+    static std::vector<double> account_shares(const Workload&);
+    void rank_by_shares();
     [[nodiscard]] double fair_jct_s(const JobState&, const Live&) const;
     Status follow_loans();
     Status impose(const std::vector<Action>& moves);
@@ -141,6 +147,8 @@ class Simulation {
     std::vector<double> decision_ms_;
     std::vector<std::pair<double, double>> speed_changes_;         ///< (time, samples/s)
     double demand_gpus_ = 0, demand_gpu_s_ = 0, demand_at_s_ = 0;  ///< as requested, jobs present
+    std::vector<double> account_shares_;  ///< by account; only with priorities by shares
+    std::vector<double> ended_gpu_s_;     ///< held by jobs that ended, by account
     double samples_ = 0, normalized_s_ = 0, held_gpu_s_ = 0;
     std::optional<Lending> lending_;          ///< nothing: no inference beside the cluster
     std::unique_ptr<SlowCluster> slow_;       ///< nothing: no slowdowns

@@ -65,9 +65,6 @@ void Simulation::arrive() {
         state.submit_s = job.submit_s;
         state.max_gpus = INT64_MAX;
         state.cpus_per_gpu = 0;
-        const double said_factor = Workload::said_factor(options_.errors, index);
-        state.remaining_iterations = job.iterations * said_factor;
-        state.time_limit_s = job.time_limit_s * said_factor;
         state.elastic = Workload::is_elastic(options_.elastic_share, options_.errors.seed, index);
         state.requested_type = profile.offers[job.asked].grid.gpu_type;
         state.requested_gpus = profile.offers[job.asked].grid.gpus();
@@ -76,19 +73,48 @@ void Simulation::arrive() {
         Live& live = live_.emplace_back();
         live.job = index;
         live.work = job.iterations * Workload::work_factor(options_.errors, index);
-        live.said = state.remaining_iterations;
-        if (options_.work_unknown) {
-            if (!job.limit_stated)
-                state.time_limit_s *= Workload::limit_factor(options_.errors.seed, index);
-            live.said = state.time_limit_s / profile.offers[job.asked].estimate.iteration_s;
-            state.remaining_iterations = 0;
-        }
-        live.limit_s = state.time_limit_s;
+        hear(state, live);
         metrics_.outcomes.emplace_back();
         metrics_.elastic += state.elastic ? 1 : 0;
         change_demand(static_cast<double>(state.requested_gpus));
         live.demand_gpu_s = demand_gpu_s_;
     }
+}
+
+/// Takes what the user says of a job that comes: its work and its time limit. With the work hidden
+/// the limit stands for it.
+void Simulation::hear(JobState& state, Live& live) const {
+    const SimJob& job = workload_.jobs[live.job];
+    const double said_factor = Workload::said_factor(options_.errors, live.job);
+    state.time_limit_s = job.time_limit_s * said_factor;
+    if (options_.work_unknown) {
+        if (!job.limit_stated)
+            state.time_limit_s *= Workload::limit_factor(options_.errors.seed, live.job);
+        live.said = state.time_limit_s / profile(live).offers[job.asked].estimate.iteration_s;
+    } else {
+        live.said = job.iterations * said_factor;
+        if (Workload::is_liar(options_.errors, live.job)) live.said *= Errors::lie_factor;
+        if (policy_options_.order == QueueOrder::priority) believe(state, live);
+        state.remaining_iterations = live.said;
+    }
+    live.limit_s = state.time_limit_s;
+}
+
+/// In Slurm's order steps count as far as the time limit enforces them. An honest user lets the
+/// limit be shortened to what is just believed. A liar's job would end of that: it keeps the limit
+/// that it needs, the trace's or 1 to 5 times its run. Time without progress is no work's.
+void Simulation::believe(JobState& state, Live& live) const {
+    const SimJob& job = workload_.jobs[live.job];
+    const double asked_s = profile(live).offers[job.asked].estimate.iteration_s;
+    const double start_up_s = policy_options_.restart.seconds(state.requested_gpus);
+    double working_s = std::max(state.time_limit_s - start_up_s, asked_s);
+    if (!Workload::is_liar(options_.errors, live.job)) {
+        working_s = std::min(working_s, live.said * asked_s * least_belief_slack);
+    } else if (!job.limit_stated) {
+        working_s = live.work * asked_s * Workload::limit_factor(options_.errors.seed, live.job);
+    }
+    live.said = believed_iterations(live.said, asked_s, working_s, least_belief_slack);
+    state.time_limit_s = start_up_s + working_s;
 }
 
 void Simulation::drop_stale_completions() {
@@ -162,6 +188,7 @@ Status Simulation::check_stuck(const Decision& decision) {
 
 Status Simulation::decide() {
     update_jobs();
+    if (options_.priority_by_shares) rank_by_shares();
     restrict_nodes();
     ++snapshot_.generation;
     ++metrics_.decisions;

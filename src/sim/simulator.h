@@ -30,7 +30,10 @@ struct SimulationOptions {
     /// Policies see no job's work but its time limit, 1 to 5 times its run where the trace states
     /// none.
     bool work_unknown = false;
-    PromiseRules promises;             ///< with order priority
+    PromiseRules promises;  ///< with order priority
+    /// Priorities follow from Workload::shares and from what accounts held so far, as Slurm's fair
+    /// share without decay, in place of the trace's.
+    bool priority_by_shares = false;
     PolicyOptions policy;              ///< restart cost, objective, search steps
     std::optional<LoanOptions> loans;  ///< inference beside the cluster; policies see what it lends
     std::vector<Slowdown> slowdowns;   ///< of parse_slowdowns() for the workload's nodes

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // What a simulation adds up: see simulation.h.
 #include <algorithm>
+#include <cmath>
+#include <numeric>
 
 #include "base/statistics.h"
 #include "sim/simulation.h"
@@ -11,6 +13,38 @@ void Simulation::change_demand(double gpus) {
     demand_gpu_s_ += demand_gpus_ * (snapshot_.time_s - demand_at_s_);
     demand_at_s_ = snapshot_.time_s;
     demand_gpus_ += gpus;
+}
+
+/// By account, as parts of those of all accounts with jobs. One that is not named has a share of 1.
+std::vector<double> Simulation::account_shares(const Workload& workload) {
+    std::vector<double> shares(workload.accounts.size());
+    for (const SimJob& job : workload.jobs) {
+        const auto named = workload.shares.find(workload.accounts[job.account]);
+        shares[job.account] = named == workload.shares.end() ? 1 : named->second;
+    }
+    const double all = std::accumulate(shares.begin(), shares.end(), 0.0);
+    for (double& share : shares) share /= all;
+    return shares;
+}
+
+/// 2^(-usage / share), both as parts of what all accounts with jobs have: Slurm's
+/// priority/multifactor with FAIR_TREE off (its page "Multifactor Priority Plugin", fair-share
+/// factor), undamped, without decay. O(jobs present).
+void Simulation::rank_by_shares() {
+    std::vector<double> usage = ended_gpu_s_;
+    for (std::size_t i = 0; i < live_.size(); ++i) {
+        const JobState& job = snapshot_.jobs[i];
+        double& held = usage[workload_.jobs[live_[i].job].account];
+        held += live_[i].gpu_s;
+        if (job.phase == JobPhase::running)
+            held +=
+                static_cast<double>(job.current->grid.gpus()) * (snapshot_.time_s - job.start_s);
+    }
+    const double all = std::max(std::accumulate(usage.begin(), usage.end(), 0.0), 1.0);
+    for (std::size_t i = 0; i < live_.size(); ++i) {
+        const std::uint32_t account = workload_.jobs[live_[i].job].account;
+        snapshot_.jobs[i].priority = std::exp2(-usage[account] / all / account_shares_[account]);
+    }
 }
 
 /// How long the job would take with what it asked for, slowed as much as the jobs present over its
@@ -34,6 +68,7 @@ void Simulation::account(const JobState& job, const Live& live, bool finished) {
     outcome.restarts = job.restarts;
     outcome.queuing_s = std::max(0.0, outcome.jct_s - live.held_s);
     metrics_.finished += finished ? 1 : 0;
+    ended_gpu_s_[workload_.jobs[live.job].account] += live.gpu_s;
 }
 
 /// What was done at the present pace.

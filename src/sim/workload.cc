@@ -28,7 +28,7 @@ double uniform(std::uint64_t seed, std::uint64_t a, std::uint64_t b) {
 /// Streams of random numbers by job that are no offer's.
 constexpr std::uint64_t said_stream = std::numeric_limits<std::uint64_t>::max();
 constexpr std::uint64_t elastic_stream = said_stream - 1, limit_stream = said_stream - 2,
-                        wrong_stream = said_stream - 3;
+                        wrong_stream = said_stream - 3, liar_stream = said_stream - 4;
 
 std::vector<NodeState> make_nodes(const Cluster& cluster, PlacementRule rule) {
     constexpr std::int64_t plenty = std::int64_t{1} << 40;
@@ -270,6 +270,10 @@ double Workload::said_factor(const Errors& errors, std::uint32_t job) {
         factor += at < errors.wrong_share / 2 ? errors.wrong_by : -errors.wrong_by;
     if (errors.said_sigma == 0) return factor;
     return factor * std::exp(errors.said_sigma * normal(errors.seed, job, said_stream));
+}
+
+bool Workload::is_liar(const Errors& errors, std::uint32_t job) {
+    return uniform(errors.seed, job, liar_stream) < errors.liar_share;
 }
 
 bool Workload::is_elastic(double share, std::uint64_t seed, std::uint32_t job) {

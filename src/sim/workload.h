@@ -25,6 +25,10 @@ struct Errors {
     double said_sigma = 0;
     /// The same by this share of the users, who are off by wrong_by, half of them up, half down.
     double wrong_share = 0, wrong_by = 0.6;
+    /// This share of the users says lie_factor of its work. Time limits stay: else Slurm would end
+    /// their jobs.
+    double liar_share = 0;
+    static constexpr double lie_factor = 0.01;
 };
 
 /// What all jobs of one model and batch share. Offers: one per (type, count) with the time of the
@@ -62,6 +66,8 @@ struct Workload {
     /// Factors of the truth, and of what users say, fixed by the seed: 1 when the sigma is 0.
     [[nodiscard]] static double work_factor(const Errors&, std::uint32_t job);
     [[nodiscard]] static double said_factor(const Errors&, std::uint32_t job);
+    /// Whether the job's user lies: by the seed alone, as is_elastic().
+    [[nodiscard]] static bool is_liar(const Errors&, std::uint32_t job);
     [[nodiscard]] static double time_factor(const Errors&, std::uint32_t job, std::size_t offer);
     /// Whether the job is elastic, where that is so of this share of all: by the seed alone, so
     /// that the same jobs are under every policy, and those of a smaller share are among those of a

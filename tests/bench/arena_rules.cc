@@ -135,6 +135,7 @@ std::vector<Case> cases_of(long seeds, std::uint64_t first) {
 sim::Metrics run(const Case& c) {
     sim::SimulationOptions options;
     options.elastic_share = c.share;
+    options.policy.order = QueueOrder::value;
     return must(sim::simulate(c.workload, "arena", decide, options));
 }
 

@@ -97,6 +97,18 @@ TEST(nobody_overtakes_on_the_nodes_a_job_waits_for) {
     assert_text(d.waiting.at(2), "waits for 2xa40: kept for JobId=1, which is ahead");
 }
 
+TEST(a_job_that_other_layouts_would_fit_waits_for_its_own_and_for_nobody) {
+    Snapshot s = two_types();
+    s.nodes[0].free_gpus = 2;  // 2 and 2: as many as the job takes, on one node
+    s.jobs = {pending(1, 9)};
+    const Decision d = decide_fifo(s, {{1, {offer("a40", 1, 4, 1)}}}, {.any_layout = true});
+    const Action& a = only_action(d);
+    ck_assert(a.kind == ActionKind::reshape_and_wait);
+    ck_assert_msg(
+        a.reason.starts_with("waits for 4xa40: ") && a.reason.find("kept for") == std::string::npos,
+        "%s", a.reason.c_str());
+}
+
 TEST(nodes_outside_a_waiting_jobs_set_are_not_claimed) {
     Snapshot s = two_types();
     s.node_sets = {{0}, {1}};

@@ -483,6 +483,7 @@ TEST(generated_traces_run_to_their_end_under_every_objective_and_budget) {
                 SimulationOptions options;
                 options.placement = rule;
                 options.policy.objective = objective;
+                options.policy.order = QueueOrder::value;
                 options.policy.search_steps = seed == 3 ? 1 : 200000;
                 options.errors = {0.2, 0.5, seed};
                 const auto m = simulate(*w, "arena", decide_arena, options);
@@ -504,6 +505,7 @@ TEST_NEEDING(the_philly_trace_on_160_and_1280_gpus_keeps_its_numbers,
         ck_assert(w.ok());
         SimulationOptions options;
         options.max_time_s = 600000;
+        options.policy.order = QueueOrder::value;
         const auto m = simulate(*w, "arena", decide_arena, options);
         ck_assert(m.ok() && m->jobs == 985);
         return m->jct_s.mean;
@@ -523,8 +525,10 @@ TEST_NEEDING(the_philly_trace_on_160_and_1280_gpus_keeps_its_numbers,
 
 TEST(our_own_trace_keeps_its_numbers) {
     const Workload w = arena::test::own_workload();
+    SimulationOptions options;
+    options.policy.order = QueueOrder::value;
     const auto mean_jct = [&](const char* name, PolicyFunction policy) {
-        const auto m = simulate(w, name, policy, {});
+        const auto m = simulate(w, name, policy, options);
         ck_assert_msg(m.ok(), "%s: %s", name, m.ok() ? "" : m.error().message().c_str());
         ck_assert_int_eq(m->finished, 150);
         return m->jct_s.mean;

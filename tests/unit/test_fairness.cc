@@ -48,13 +48,15 @@ struct Run {
 };
 
 Run run(const Cluster& cluster, const GeneratorOptions& generator, std::string_view policy,
-        Objective objective = Objective::jct, double max_time_s = 0) {
+        Objective objective = Objective::jct, double max_time_s = 0, bool by_shares = false) {
     const Throughputs table = small_table();
     const auto trace = must(generate_trace(cluster, table, generator));
     auto workload = must(bind_workload(cluster, trace, table, {}));
     SimulationOptions options;
     options.keep_stays = true;
     options.policy.objective = objective;
+    options.priority_by_shares = by_shares;
+    options.policy.order = QueueOrder::value;
     if (max_time_s > 0) options.max_time_s = max_time_s;
     auto metrics = must(simulate(workload, policy, find_policy(policy)->decide, options));
     return {std::move(workload), std::move(metrics)};
@@ -165,6 +167,7 @@ TEST(an_old_blocked_job_starts_within_a_week) {
     const auto workload = must(bind_workload(*cluster, *parse_trace(text, "j.csv"), *table, {}));
     SimulationOptions options;
     options.keep_stays = true;
+    options.policy.order = QueueOrder::value;
     const auto m = must(simulate(workload, "arena", find_policy("arena")->decide, options));
     double first_s = 1e300;
     for (const Stay& stay : m.stays) {
@@ -191,6 +194,53 @@ TEST(beyond_the_bound_jobs_do_not_only_start_each_other_anew) {
     ck_assert(ours.finished == 600 && ours.makespan_s > 14 * 86400);
     ck_assert(ours.jct_s.mean < 0.5 * fifo.jct_s.mean);
     ck_assert_int_le(ours.restarts, 10 * 600);
+}
+
+TEST(priorities_by_shares_hold_the_shares_of_accounts) {
+    for (const std::uint64_t seed : {1, 2, 3}) {
+        GeneratorOptions g = saturation(seed);
+        g.accounts = {{"physics", 1}, {"biology", 1}};  // equal demand, unequal shares
+        const Cluster cluster = small_cluster("accounts: {physics: 70, biology: 30}\n");
+        const double span_s = run(cluster, g, "fcfs").workload.jobs.back().submit_s;
+        const auto physics = [&](bool by_shares) {
+            auto gpu_s =  // all that was held counts: there is no decay
+                held(run(cluster, g, "backfill", Objective::jct, span_s, by_shares), 0, span_s);
+            return gpu_s["physics"] / (gpu_s["physics"] + gpu_s["biology"]);
+        };
+        printf("# seed %d: physics %.3f by shares, %.3f by submission\n", static_cast<int>(seed),
+               physics(true), physics(false));
+        fflush(stdout);
+        ck_assert_double_eq_tol(physics(true), 0.7, 0.05);
+        ck_assert_double_lt(physics(false), 0.6);
+    }
+}
+
+TEST(each_job_is_compared_with_itself_under_another_policy) {
+    Metrics ours, other;
+    other.policy = "backfill";
+    const auto add = [&](double ours_s, bool ended, double other_s, bool other_ended) {
+        ours.outcomes.push_back({.jct_s = ours_s, .finished = ended});
+        other.outcomes.push_back({.jct_s = other_s, .finished = other_ended});
+    };
+    add(50, true, 100, true);
+    add(100, true, 100 * (1 - 1e-12), true);  // sums of times in another order
+    add(105, true, 100, true);
+    add(111, true, 100, true);
+    add(250, true, 100, true);
+    add(900, false, 300, true);   // at least so much later
+    add(450, true, 900, false);   // at most half of it
+    add(900, false, 900, false);  // nothing is known
+    const Beside b = beside_of(ours, other);
+    ck_assert_str_eq(b.policy.c_str(), "backfill");
+    ck_assert(b.jobs == 8 && b.unfinished == 3 && b.unfinished_in_both == 1);
+    ck_assert_double_eq(b.above_1, 4.0 / 8);
+    ck_assert_double_eq(b.above_1_1, 3.0 / 8);
+    ck_assert_double_eq(b.above_2, 2.0 / 8);
+    ck_assert_double_eq_tol(b.ratio.mean, (0.5 + 1 + 1.05 + 1.11 + 2.5 + 3 + 0.5 + 1) / 8, 1e-9);
+    ck_assert_double_eq(b.ratio.max, 3);
+    ck_assert_uint_eq(b.ratios.size(), 8);
+    ck_assert_double_eq(b.ratios[4], 2.5);
+    ck_assert(beside_of({}, {}).jobs == 0 && beside_of({}, {}).above_1 == 0);
 }
 
 // Whole simulations, maybe on a busy machine.

@@ -223,6 +223,28 @@ TEST(every_stay_is_drawn_and_the_charts_add_up_to_the_numbers) {
     ck_assert(std::is_sorted(jct.begin(), jct.end()));
 }
 
+TEST(ratios_beside_stock_policies_have_a_chart_and_a_row_each) {
+    const Workload workload = small_workload();
+    std::vector<Metrics> runs = run(workload, {"arena", "backfill"});
+    ck_assert(page_html(workload, runs, std::nullopt, {}).find("beside") == std::string::npos);
+    const std::vector<Metrics> stock = run(workload, {"backfill", "fcfs"});
+    for (Metrics& m : runs)
+        for (const Metrics& other : stock) m.beside.push_back(beside_of(m, other));
+    const std::string page = page_html(workload, runs, std::nullopt, {});
+    XmlReader reader(page);
+    ck_assert_str_eq(reader.read().c_str(), "");
+    ck_assert_uint_eq(count(page, "<figcaption>Jobs that took at most so many times"), 2);
+    ck_assert_uint_eq(count(page, "<td>backfill</td><td>1.000</td><td>1.000</td>"), 1);
+    const Chart chart = beside_chart(runs, 0);
+    ck_assert_uint_eq(chart.series.size(), 2);
+    const auto& points = chart.series[0].points;
+    ck_assert(std::is_sorted(points.begin(), points.end()));
+    ck_assert_double_eq(points.back().second, 1);
+    ck_assert_double_eq(points.back().first, runs[0].beside[0].ratio.max);
+    ck_assert(points.front().first < 1);
+    for (const auto& [ratio, share] : chart.series[1].points) ck_assert_double_eq(ratio, 1);
+}
+
 TEST(plans_stand_on_the_shapes) {
     Workload workload = small_workload();
     const std::vector<Metrics> runs = run(workload, {"arena"});

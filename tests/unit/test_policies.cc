@@ -315,5 +315,24 @@ TEST(work_left_is_what_the_user_said_less_what_is_done_and_one_iteration_of_an_o
     }
 }
 
+TEST(steps_are_believed_as_far_as_the_limit_that_slurm_enforces_lets_them) {
+    struct Case {
+        double said, iteration_s, limit_s, slack, believed;
+    };
+    for (const Case& c :
+         {Case{1000, 2, 4000, 2, 1000},    // shortened to twice what is said
+          Case{1000, 2, 500, 2, 1000},     // shorter than the work: Slurm ends it
+          Case{1000, 2, 4001, 2, 2000.5},  // longer: the limit alone counts
+          Case{1000, 2, 6000, 3, 1000},    // an estimate that is worse
+          Case{1000, 2, 6001, 3, 3000.5}, Case{10, 2, 4000, 2, 2000},  // a lie: 1 % of its work
+          Case{1000, 2, 0, 2, 0},     // unlimited: nothing is enforced
+          Case{0, 2, 4000, 2, 2000},  // nothing said
+          Case{0, 2, 0, 2, 0}}) {
+        const double believed = believed_iterations(c.said, c.iteration_s, c.limit_s, c.slack);
+        ck_assert_msg(believed == c.believed, "said %g within %g s: %g, not %g", c.said, c.limit_s,
+                      believed, c.believed);
+    }
+}
+
 // Whole simulations, maybe on a busy machine.
 int main() { return arena::test::run_suite({.timeout_s = 300}); }

@@ -228,6 +228,72 @@ TEST(what_users_say_of_their_work_changes_what_policies_see_and_not_the_work) {
 
 namespace {
 
+/// Runs a job of 1,000 iterations of 4 s with the limit (0: 70 s more than it takes) and looks at
+/// each decision: what policies see is the work, less what is done, and the limit, less its run.
+void assert_seen(SimulationOptions options, double stated_s, double work, double limit_s) {
+    Workload w = workload_of(two_a40, "x,0,5000,bert__1B,,8,2,a40\n");
+    if (stated_s > 0) w.jobs[0].time_limit_s = stated_s, w.jobs[0].limit_stated = true;
+    options.watch = [&](const Snapshot& s, const Offers&, const PolicyOptions&, const Decision&) {
+        const JobState& job = s.jobs[0];
+        assert_near(job.remaining_iterations, std::max(1.0, work - job.done_iterations));
+        ck_assert(job.overrun == (job.done_iterations >= work));
+        const double held_s = job.phase == JobPhase::running ? s.time_s - job.start_s : 0;
+        assert_near(job.time_limit_s, std::max(1.0, limit_s - held_s));
+    };
+    ck_assert(run(w, decide_fcfs, options).jct_s.mean == 50 + 4000);
+}
+
+}  // namespace
+
+TEST(a_lie_is_believed_by_value_and_bounded_by_the_limit_in_slurms_order) {
+    SimulationOptions options;
+    options.errors.seed = 3;
+    options.policy.order = QueueOrder::value;
+    assert_seen(options, 0, 1000, 4070);
+    options.errors.liar_share = 1;
+    assert_seen(options, 0, 10, 4070);
+    assert_seen(options, 20000, 10, 20000);
+    // What it needs to end, of a run as requested; 50 s are its start.
+    options.policy.order = QueueOrder::priority;
+    const double factor = Workload::limit_factor(3, 0);
+    assert_seen(options, 0, 1000 * factor, 50 + 4000 * factor);
+    assert_seen(options, 20050, 5000, 20050);
+}
+
+TEST(in_slurms_order_honest_limits_are_shortened_to_what_is_believed) {
+    SimulationOptions options;
+    options.policy.order = QueueOrder::priority;
+    assert_seen(options, 0, 1000, 4070);
+    assert_seen(options, 5000, 1000, 5000);
+    assert_seen(options, 20000, 1000, 50 + 2 * 4000);
+}
+
+TEST(who_lies_follows_from_the_seed_alone_and_what_it_gains_is_told) {
+    Errors few{.seed = 1, .liar_share = 0.2}, many{.seed = 1, .liar_share = 0.5};
+    int liars = 0;
+    for (std::uint32_t job = 0; job < 10000; ++job) {
+        ck_assert(Workload::is_liar(many, job) || !Workload::is_liar(few, job));
+        liars += Workload::is_liar(few, job);
+    }
+    ck_assert(std::abs(liars - 2000) < 160);
+    Metrics lied, truthful;
+    double of_liars = 0;
+    for (std::uint32_t job = 0; job < 1000; ++job) {
+        const bool liar = Workload::is_liar(few, job);
+        of_liars += liar;
+        lied.outcomes.push_back({.jct_s = liar ? 50.0 : 300.0});
+        truthful.outcomes.push_back({.jct_s = liar ? 100.0 : 200.0});
+    }
+    lied.jobs = 1000;
+    const LiarMetrics m = liars_of(few, lied, truthful);
+    ck_assert(static_cast<double>(m.jobs) == of_liars && m.jct_s == 50 && m.truthful_jct_s == 100 &&
+              m.honest_jct_s == 300 && m.honest_truthful_jct_s == 200);
+    few.liar_share = 0;
+    ck_assert(liars_of(few, lied, truthful).jobs == 0);
+}
+
+namespace {
+
 /// 40 jobs within the hour on 8 a40, most of which could have more GPUs than they asked for.
 Workload crowd() {
     std::string jobs;
