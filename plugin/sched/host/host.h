@@ -128,11 +128,11 @@ struct JobView {
     bool nodes_open = false;  ///< and all of them will take another job after it: none is drained
 };
 
-/// Jobs without a nice are equal, so that they stand by submission; 1 for these, more for one that
-/// an operator lifted, less for one that gave way. nice: as sbatch --nice.
+/// priority/basic only counts down from job to job, so that they stand by submission: 1 for each,
+/// and more for one that an operator lifted. A nice above 0 lets nobody pass: who comes later gets
+/// less still. nice: as sbatch --nice.
 inline double by_nice(std::int64_t nice) {
-    const auto n = static_cast<double>(nice);
-    return n <= 0 ? 1 - n : 1 / (1 + n);
+    return nice < 0 ? 1 - static_cast<double>(nice) : 1;
 }
 
 /// The id that the job's place in the queue goes by: tasks of an array have that of the array.

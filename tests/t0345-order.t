@@ -1,0 +1,113 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-or-later
+# Slurm's order beside stock Slurm: a wide job that others could pass, an operator's nice, a partition of a higher
+# tier. The same jobs are played on both, in lock step: what runs after each event must be the same. With order
+# value, the wide job is passed: so the play can tell. And nobody makes room for who only says that he is short.
+# shellcheck disable=SC2016,SC2317  # functions are called by ok, conditions evaluated by wait_until
+. "${ARENA_SRCDIR:-.}/tests/lib/tap.sh" || exit 99
+. "${ARENA_SRCDIR:-.}/tests/lib/cluster.sh"
+. "${ARENA_SRCDIR:-.}/tests/lib/arena.sh"
+need_arena
+((EUID == 0)) || skip_all "an operator's nice needs root"
+make_work
+declare -A job
+high='PartitionName=high Nodes=ALL PriorityTier=10 State=UP'
+
+# ask NAME GPUS MINUTES OPTIONS...: a job of that many A40s, four on a node
+ask() {
+    local name=$1 gpus=$2 minutes=$3
+    shift 3
+    if [[ $kind == stock ]]; then
+        job[$name]=$(submit -J "$name" --time="$minutes" -o /dev/null -N $((gpus / 4)) --gres=gpu:a40:4 "$@" "$work/trainer")
+    else
+        job[$name]=$(train a40 -J "$name" --time="$minutes" --arena-gpus="$gpus" "$@")
+    fi
+}
+end_of() { let_go "${job[$1]}" && wait_for_state "${job[$1]}" COMPLETED; }
+cycles() { sdiag | awk '/Total cycles:/ { if (least == "" || $3 < least) least = $3 } END { print least }'; }
+# Until the scheduler has looked at all of them once more.
+settle() {
+    if [[ $kind == stock ]]; then
+        local before
+        before=$(cycles)
+        submit -J poke -o /dev/null --gres=gpu:a100:1 --wrap true >/dev/null
+        wait_until "((\$(cycles) >= $before + 2)) || [[ ! \$(squeue -h -t PD) ]]" 60
+    else
+        wait_rounds a100 && wait_rounds a100
+    fi
+}
+running() { squeue -h -t R -p main,high -o %j | grep -vE 'poke|probe' | sort | xargs; }
+# now_run NAMES WHAT
+now_run() {
+    ok "$kind: the scheduler has looked" settle
+    is "$(running)" "$1" "$kind: $2"
+}
+none_left() { scancel -u root; wait_until '[[ ! $(squeue -h -t PD,R,CG) ]]'; }
+
+start_play() {
+    kind=$1
+    shift
+    rm -rf "${work:?}/gates" "$work/cluster"
+    start_arena --nodes a40:2x4,a100:1x1 --conf-extra "$high" "$@"
+}
+
+wide_job() {
+    ask a 4 60
+    ask b 4 90
+    now_run "a b" "two jobs fill the nodes"
+    ask wide 8 60
+    ask c 4 120
+    ask d 4 120
+    ask short 4 5
+    ok "$kind: one ends" end_of a
+    now_run "$1" "$2"
+}
+
+in_slurms_order() {
+    wide_job "b short" "only who ends in time passes the wide job"
+    ok "$kind: that one ends" end_of short
+    now_run b "and nobody else does"
+    ok "$kind: the other one ends" end_of b
+    now_run wide "then the wide job starts"
+    ok "$kind: it ends" end_of wide
+    now_run "c d" "and those behind it"
+    # ---- nice: of priority/basic, which ends 65,000 above its first job ----
+    ask e 4 60
+    ask lifted 4 60 --nice=-1000
+    ask lowered 4 60 --nice=1000
+    ok "$kind: one ends" end_of c
+    now_run "d lifted" "whom an operator lifted goes first"
+    ok "$kind: one ends" end_of d
+    now_run "e lifted" "then who came first"
+    # ---- tiers ----
+    ask urgent 4 60 -p high
+    ok "$kind: one ends" end_of e
+    now_run "lifted urgent" "a partition of a higher tier goes before all that wait"
+    ok "$kind: one ends" end_of lifted
+    now_run "lowered urgent" "then the rest"
+    ok "$kind: all jobs go" none_left
+}
+
+start_play stock --arena off
+in_slurms_order
+stop_cluster
+
+start_play arena --arena-set resize.cooldown_s=0
+in_slurms_order
+
+# ---- who says that he is short ------------------------------------------------------------------------
+ask honest 8 120 --arena-elastic
+now_run honest "an elastic job has all nodes"
+for liar in l1 l2 l3; do ask $liar 4 120 --arena-steps=1; done
+now_run honest "who only says that he is short gets nobody stopped"
+is "$(starts "${job[honest]}") $(job_field "${job[honest]}" Restarts)" "1 0" "it has not been moved"
+ok "all jobs go" none_left
+ok "no node has suffered" clean_nodes
+stop_cluster
+
+start_play value --arena-set order=value
+wide_job "b short" "by values alone, the shortest goes first"
+ok "$kind: that one ends" end_of short
+now_run "b c" "and another one passes the wide job"
+ok "$kind: all jobs go" none_left
+done_testing
