@@ -275,15 +275,16 @@ std::size_t PeriodFinder::usable_blocks(std::size_t position) const {
 /// Of steps that end at that place behind the blocks' ends.
 PeriodFinder::Shape PeriodFinder::shape(std::size_t position) const {
     constexpr std::size_t most_places = 16;
-    const std::size_t usable = usable_blocks(position), calls = calls_per_step();
-    const std::size_t places = std::min(most_places, calls - 1);
+    const std::size_t usable = usable_blocks(position);
+    const std::size_t places = std::min(most_places, calls_per_step() - 1);
     if (usable < 4 || places == 0) return {std::numeric_limits<double>::max(), 1};
     std::array<double, most_places> before{};
     Shape shape;
     for (std::size_t i = 0; i + 1 < usable; ++i) {
-        const std::size_t from = blocks_[i] + position;
-        const auto length = static_cast<double>(
-            std::max<std::int64_t>(1, time_at(blocks_[i + 1] + position) - time_at(from)));
+        // A step may have fewer calls than the pattern: no place is behind its end.
+        const std::size_t from = blocks_[i] + position, calls = blocks_[i + 1] - blocks_[i];
+        const auto length =
+            static_cast<double>(std::max<std::int64_t>(1, time_at(from + calls) - time_at(from)));
         shape.length_us += length / static_cast<double>(usable - 1);
         for (std::size_t p = 0; p < places; ++p) {
             const std::size_t at = from + (p + 1) * calls / (places + 1);
