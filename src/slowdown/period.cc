@@ -157,8 +157,9 @@ void PeriodFinder::on_gap(std::size_t at, std::size_t gap) {
     ++fresh_;
     const bool had_pattern = !pattern_.empty();
     if (had_pattern) note_odd(at, gap);
+    const bool burst = had_pattern && is_burst();
     for (std::size_t length = 1; length <= most_buckets; ++length) {
-        const bool whole = !had_pattern || is_burst(length);
+        const bool whole = !had_pattern || (burst && length > 1);
         const std::size_t within = whole ? gaps_.size() : std::min(fresh_, gaps_.size());
         if (within < repeats * length) continue;
         const std::size_t same = repeating(gaps_, length, within);
@@ -176,8 +177,8 @@ void PeriodFinder::on_gap(std::size_t at, std::size_t gap) {
 
 /// Whether several equal buckets per step explain what one call per step does not: too often for an
 /// exception (an evaluation, a checkpoint), or what repeats is too short for a step.
-bool PeriodFinder::is_burst(std::size_t length) const {
-    if (length == 1 || pattern_.size() != 1 || gaps_.back() == pattern_.front()) return false;
+bool PeriodFinder::is_burst() const {
+    if (pattern_.size() != 1 || gaps_.back() == pattern_.front()) return false;
     const auto usual = std::count(gaps_.begin(), gaps_.end(), pattern_.front());
     return 10 * static_cast<std::size_t>(usual) < 8 * gaps_.size() ||
            calls_per_step() < shortest_step;
