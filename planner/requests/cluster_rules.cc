@@ -137,11 +137,32 @@ bool can_place(const std::vector<TypePool>& pools, const Counts& c) {
     });
 }
 
+/// "4 or 6 a40": the nearest counts that can be placed; empty: none that is larger.
+std::string nearest(const TypePool& pool, const Counts& c) {
+    std::int64_t less = c.min - 1, more = c.max + 1;
+    while (more <= pool.largest() && !pool.can_place(more)) ++more;
+    if (more > pool.largest()) return {};
+    while (less > 0 && !pool.can_place(less)) --less;
+    return fmt::format("{}{} {}", less > 0 ? fmt::format("{} or ", less) : "", more,
+                       printable(pool.type(), 40));
+}
+
 Status check_range(const Request& request, const std::vector<TypePool>& pools,
                    const std::string& place) {
     Counts counts = counts_of(request);
     counts.step = counts.group = 1;
     if (can_place(pools, counts)) return Done{};
+    std::vector<std::string> others;
+    for (const TypePool& p : pools)
+        if (std::string near = nearest(p, counts); !near.empty()) others.push_back(std::move(near));
+    if (!others.empty())
+        return refuse(
+            fmt::format("a job has the same number of GPUs on each of its nodes: in {} it can have "
+                        "{}, not {}",
+                        place, join(others, ", "),
+                        counts.min == counts.max ? fmt::to_string(counts.min)
+                                                 : fmt::format("{}-{}", counts.min, counts.max)),
+            "gpus");
     return refuse(
         fmt::format("at least {} GPUs of one type are asked for; a job in {} can have at most {}",
                     request.min_gpus, place, capacities(pools)),

@@ -157,8 +157,9 @@ void PeriodFinder::on_gap(std::size_t at, std::size_t gap) {
     ++fresh_;
     const bool had_pattern = !pattern_.empty();
     if (had_pattern) note_odd(at, gap);
+    const bool burst = had_pattern && is_burst();
     for (std::size_t length = 1; length <= most_buckets; ++length) {
-        const bool whole = !had_pattern || is_burst(length);
+        const bool whole = !had_pattern || (burst && length > 1);
         const std::size_t within = whole ? gaps_.size() : std::min(fresh_, gaps_.size());
         if (within < repeats * length) continue;
         const std::size_t same = repeating(gaps_, length, within);
@@ -176,8 +177,8 @@ void PeriodFinder::on_gap(std::size_t at, std::size_t gap) {
 
 /// Whether several equal buckets per step explain what one call per step does not: too often for an
 /// exception (an evaluation, a checkpoint), or what repeats is too short for a step.
-bool PeriodFinder::is_burst(std::size_t length) const {
-    if (length == 1 || pattern_.size() != 1 || gaps_.back() == pattern_.front()) return false;
+bool PeriodFinder::is_burst() const {
+    if (pattern_.size() != 1 || gaps_.back() == pattern_.front()) return false;
     const auto usual = std::count(gaps_.begin(), gaps_.end(), pattern_.front());
     return 10 * static_cast<std::size_t>(usual) < 8 * gaps_.size() ||
            calls_per_step() < shortest_step;
@@ -275,15 +276,16 @@ std::size_t PeriodFinder::usable_blocks(std::size_t position) const {
 /// Of steps that end at that place behind the blocks' ends.
 PeriodFinder::Shape PeriodFinder::shape(std::size_t position) const {
     constexpr std::size_t most_places = 16;
-    const std::size_t usable = usable_blocks(position), calls = calls_per_step();
-    const std::size_t places = std::min(most_places, calls - 1);
+    const std::size_t usable = usable_blocks(position);
+    const std::size_t places = std::min(most_places, calls_per_step() - 1);
     if (usable < 4 || places == 0) return {std::numeric_limits<double>::max(), 1};
     std::array<double, most_places> before{};
     Shape shape;
     for (std::size_t i = 0; i + 1 < usable; ++i) {
-        const std::size_t from = blocks_[i] + position;
-        const auto length = static_cast<double>(
-            std::max<std::int64_t>(1, time_at(blocks_[i + 1] + position) - time_at(from)));
+        // A step may have fewer calls than the pattern: no place is behind its end.
+        const std::size_t from = blocks_[i] + position, calls = blocks_[i + 1] - blocks_[i];
+        const auto length =
+            static_cast<double>(std::max<std::int64_t>(1, time_at(from + calls) - time_at(from)));
         shape.length_us += length / static_cast<double>(usable - 1);
         for (std::size_t p = 0; p < places; ++p) {
             const std::size_t at = from + (p + 1) * calls / (places + 1);

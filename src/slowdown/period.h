@@ -73,7 +73,7 @@ class PeriodFinder {
     [[nodiscard]] Shape shape(std::size_t position) const;
     [[nodiscard]] std::optional<Iteration> measure(std::size_t at) const;
     [[nodiscard]] std::int64_t time_at(std::size_t at) const { return calls_[at - first_].time_us; }
-    [[nodiscard]] bool is_burst(std::size_t length) const;
+    [[nodiscard]] bool is_burst() const;
     void trim();
     void forget();
 

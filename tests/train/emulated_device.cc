@@ -5,9 +5,11 @@
 // losses show what the precision does. Its addresses are no addresses of the host: whoever follows
 // one outside this file, or hands the device memory of the host, ends with a segmentation fault.
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <thread>
 #include <vector>
 
 #include "train/core/device_module.h"
@@ -105,6 +107,7 @@ class EmulatedGroup final : public Group {
     }
     void flush() override { comm_.flush(); }
     void transfer(Span<Element> x, int from, int to) override {
+        if (stalls_-- > 0) std::this_thread::sleep_for(std::chrono::milliseconds(50));
         std::vector<float> values = load(x);
         comm_.transfer(values, from, to);
         store(values, x.data());
@@ -112,7 +115,13 @@ class EmulatedGroup final : public Group {
     void connect(const RankLayout&, const Place&) override {}
 
   private:
+    /// Of its first transfers; as on a busy machine.
+    static int stalls() {
+        const char* stalls = std::getenv("ARENA_EMULATED_STALLS");
+        return stalls != nullptr ? std::atoi(stalls) : 0;
+    }
     Comm& comm_;
+    int stalls_ = stalls();
 };
 
 class EmulatedDevice final : public Device {

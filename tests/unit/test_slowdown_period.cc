@@ -177,6 +177,24 @@ TEST(steps_of_different_length_are_cut_at_their_own_border) {
                 100 * worst);
 }
 
+/// Where such a step is the last one looked at, the places of the pattern are behind its calls.
+TEST(a_step_with_fewer_calls_is_followed) {
+    for (const std::size_t short_at : {5U, 13U, 29U}) {
+        std::size_t found = 0;
+        PeriodFinder finder;
+        const MadeStream made = make_stream(1, 40, [&](std::size_t k) {
+            StepKeys keys;
+            append(keys, k == short_at ? 1000 : 1800, {small});
+            append(keys, 1, {bucket});
+            return keys;
+        });
+        for (const Call& call : made.calls)
+            if (const auto iteration = *finder.add(call)) ++found;
+        ck_assert_uint_eq(finder.period(), 1801);
+        ck_assert_uint_ge(found, 35);
+    }
+}
+
 TEST(times_of_another_anchor_are_of_another_series) {
     const MadeStream made = make_stream(1, 60, [](std::size_t k) {
         return micro_batches(8, key(Op::all_reduce, k < 30 ? 300'000 : 400'000, 2));

@@ -351,6 +351,9 @@ TEST(a_comment_is_checked_as_a_submission) {
              {"arena:gpus=9-64",
               "Comment=arena:gpus: at least 9 GPUs of one type are asked for; a job in "
               "partition main can have at most 8 a40, 4 h100"},
+             {"arena:gpus=5",
+              "Comment=arena:gpus: a job has the same number of GPUs on each of its nodes: in "
+              "partition main it can have 4 or 6 a40, not 5"},
              {"arena:types=a100",
               "Comment=arena:types: this cluster has no GPU type 'a100'; it has a40, h100, "
               "l4, v100"}}) {

@@ -128,6 +128,17 @@ TEST(every_rank_and_link_is_timed) {
     check_on(2, arena_train_open_device);
 }
 
+TEST(a_machine_that_is_busy_for_a_moment_does_not_shorten_the_message) {
+    cpu::set_gemm_threads(1);
+    setenv("ARENA_EMULATED_STALLS", "8", 1);  // all of the first pass
+    run_threads(2, [](Comm& world) {
+        const auto device = arena_train_open_device(1, world);
+        const HardwareCheck hardware(world, *device, variables({}), 1);
+        ck_assert_double_gt(hardware.link_bytes(), 1 << 16);
+    });
+    unsetenv("ARENA_EMULATED_STALLS");
+}
+
 /// Rank 1 comes to the check when rank 0 has told that it gives it up.
 void hang_in_a_check(const Make& make) {
     std::promise<void> told;

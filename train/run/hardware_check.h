@@ -64,6 +64,7 @@ class HardwareCheck {
     };
     void join();
     void choose_length();
+    [[nodiscard]] std::vector<double> least_ms();
     [[nodiscard]] bool measure(const Check&, CheckResult&);
     [[nodiscard]] bool is_given_up_by_any(bool by_me);
     void leave_behind();
