@@ -95,7 +95,7 @@ void print_queue(const std::vector<Line>& lines, double now_s) {
                  {"job", true},
                  {"behind", true},
                  {"expected start (UTC)", false, Wide::whole},
-                 {"ends (UTC)", false, Wide::whole},
+                 {"ends", false, Wide::whole},
                  {"expected with", false, Wide::below},
                  {"reason", false}});
     for (const Line& line : lines) table.add(row(line, now_s));

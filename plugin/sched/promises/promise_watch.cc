@@ -112,8 +112,7 @@ void PromiseWatch::note_passings(const Look& look, News& news) {
             if (order.place[s] < order.place[p]) continue;
             const JobState& job = now.jobs[s];
             std::string why = why_free(job, *look.book.find(now.jobs[p].id), now.time_s);
-            news.passed.try_emplace(job.id,
-                                    "started while a job waits that was promised an end: " + why);
+            news.passed.try_emplace(job.id, "started before a promised job: " + why);
             std::vector<Passing>& list = seen_[now.jobs[p].id].passings;
             list.push_back({job.id, now.time_s, job.current->grid, std::move(why)});
             if (list.size() > most_passings) list.erase(list.begin());
