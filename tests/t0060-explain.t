@@ -5,6 +5,7 @@
 # installation good and a broken one bad.
 . "${ARENA_SRCDIR:-.}/tests/lib/tap.sh" || exit 99
 . "${ARENA_SRCDIR:-.}/tests/lib/cluster.sh" || exit 99
+day='[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9:]{8}'
 need_arena
 command -v jq >/dev/null || skip_all 'jq is not installed'
 make_work
@@ -71,6 +72,21 @@ sed 's|a100: .*||' "$ARENA_CONF" >"$work/unmapped.yaml"
 like "$(arena --config "$work/unmapped.yaml" doctor)" 'FAIL +gpu:a100: has no hardware entry' \
     'doctor names a GPU type without hardware entry'
 not_ok 'and ends in no' arena --config "$work/unmapped.yaml" doctor
+# ---- a promise --------------------------------------------------------------------------------------
+sed -i 's/^policy: fifo/policy: arena/' "$ARENA_CONF"
+scontrol reconfigure
+ok 'under policy arena the third job is promised an end' wait_until "explained $third '.promise.ends_by_s > .promise.slurm_start_s'"
+fourth=$(submit --arena-model=gpt2 --arena-launcher=env --arena-batch=32 --time=10 -o /dev/null "$long")
+ok 'the next one stands behind it' wait_until "explained $fourth '.promise.behind == $third and .promise.same_step'"
+like "$(arena explain "$third" | tr -s ' \n' ' ')" "Promised: ends by $day UTC at the latest; in Slurm's own order it would start at $day UTC with [1-4]xa" \
+    'explain says by when, and when it would start in Slurm'"'"'s order'
+like "$(arena explain "$fourth" | tr -s ' \n' ' ')" "Promised: nothing: JobId=$third stands first of its step of priority" \
+    'and who has the promise'
+like "$(arena queue)" " $third .* by [0-9-]* ?[0-9]{2}:[0-9]{2}" 'queue has the latest end'
+ok 'in 100 columns' bash -c "arena queue | awk 'length(\$0) > 100 { exit 1 }'"
+is "$(arena history "$third" --json | jq '[.events[] | select(.state == "promised")] | length')" 1 'the history has the promise once'
+ok 'stats counts it' bash -c "arena stats --json | jq -e '.promises.given >= 1 and .promises.broken == 0'"
+scancel "$fourth"
 # ---- the end --------------------------------------------------------------------------------------
 scancel "$first" "$second" "$third"   # nothing stands before the others
 brief=$(submit --arena-model=gpt2 --arena-launcher=env --arena-batch=32 --time=10 --arena-plan=pp1,dp1,tp1 -o /dev/null --wrap true)

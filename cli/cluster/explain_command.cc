@@ -32,10 +32,34 @@ struct Explanation {
     std::string array;                 ///< what becomes of it with its siblings
     std::vector<std::string> avoids;
     std::string unsaved;
+    std::string promise;              ///< "" = nothing was promised
+    std::vector<std::string> passed;  ///< who started before it, and why that costs it nothing
     std::int64_t chosen = -1;
     std::vector<Offer> offers;
     std::vector<std::pair<Grid, std::string>> infeasible;
 };
+
+void read_promise(const JsonFields& fields, std::optional<Error>& error, Explanation& out) {
+    if (!fields.has("promise")) return;
+    const Json* told = fields.object("promise");
+    if (told == nullptr) return;
+    const JsonFields promise(*told, "promise", error);
+    promise.text("words", out.promise, 1024);
+    const Json* list = promise.has("passed") ? promise.list("passed", 64) : nullptr;
+    for (std::size_t i = 0; list != nullptr && i < list->size() && !error; ++i) {
+        const JsonFields entry((*list)[i], "promise.passed", error);
+        std::int64_t job = 0;
+        double at_s = 0;
+        std::string grid, why;
+        if (entry.has("job")) entry.integer("job", job, 1, UINT32_MAX);
+        entry.number("at_s", at_s, 0, 1e12);
+        entry.text("grid", grid);
+        entry.text("why", why, 1024);
+        out.passed.push_back(fmt::format("{} started at {} UTC with {}: {}",
+                                         job == 0 ? "another job" : fmt::format("JobId={}", job),
+                                         utc_time(at_s), grid, why));
+    }
+}
 
 void read_infeasible(const JsonFields& fields, std::optional<Error>& error, Explanation& out) {
     const Json* list = fields.list("infeasible", 1 << 20);
@@ -74,6 +98,7 @@ Result<Explanation> parse_explanation(const Json& json) {
             if (!error) read(offer, "offers", error, out.offers.emplace_back());
         }
     }
+    read_promise(fields, error, out);
     read_infeasible(fields, error, out);
     if (error) return environment_error(error->message(), "answer of the scheduler plug-in");
     return out;
@@ -205,8 +230,16 @@ void print_slowdown(JobId job, const Explanation& e) {
     fmt::print("Watched for slow GPUs and links ({}): {}\n", e.slowdown, found);
 }
 
+void print_promise(const Explanation& e) {
+    if (e.promise.empty()) return;
+    print_wrapped("Promised: ", printable(e.promise, 1024));
+    for (const std::string& passing : e.passed)
+        print_wrapped("Before it: ", printable(passing, 1024));
+}
+
 void print_explanation(JobId job, const Explanation& e, const Config& config, const Shown& shown) {
     fmt::print("JobId={} {}{}{}\n", job, e.state, e.reason.empty() ? "" : ": ", e.reason);
+    print_promise(e);
     print_slowdown(job, e);
     print_emulated(config);
     const std::size_t hidden = e.offers.empty() ? 0 : print_offers(e, shown);

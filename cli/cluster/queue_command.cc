@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <optional>
 #include <string>
@@ -28,7 +29,8 @@ struct Line {
     std::int64_t behind = 0;
     std::string state, reason, grid, plan;
     bool ordinary_ahead = false;
-    double start_s = 0;  ///< 0: nobody knows
+    double start_s = 0;    ///< 0: nobody knows
+    double ends_by_s = 0;  ///< promised; 0: nothing is
 };
 
 Line read_line(const Json& json, std::optional<Error>& error) {
@@ -40,6 +42,7 @@ Line read_line(const Json& json, std::optional<Error>& error) {
     if (fields.has("state")) fields.text("state", line.state);
     if (fields.has("reason")) fields.text("reason", line.reason, 1024);
     if (fields.has("ordinary_ahead")) fields.boolean("ordinary_ahead", line.ordinary_ahead);
+    if (fields.has("ends_by_s")) fields.number("ends_by_s", line.ends_by_s, 0, 1e12);
     if (!fields.has("expected_start_s")) return line;
     fields.number("expected_start_s", line.start_s, 0, 1e12);
     fields.text("expected_grid", line.grid);
@@ -65,6 +68,13 @@ std::string expected(const Line& line, double now_s) {
     return line.start_s <= now_s ? "now" : "~ " + utc_time(line.start_s);
 }
 
+/// To the minute, and the day where it is another.
+std::string promised(const Line& line, double now_s) {
+    if (line.ends_by_s == 0) return "";
+    const std::string by = utc_time(60 * std::ceil(line.ends_by_s / 60)).substr(0, 16);
+    return "by " + (by.starts_with(utc_time(now_s).substr(0, 10)) ? by.substr(11) : by);
+}
+
 std::vector<std::string> row(const Line& line, double now_s) {
     const auto number = [](std::int64_t n) {
         return n == 0 ? std::string("-") : std::to_string(n);
@@ -74,6 +84,7 @@ std::vector<std::string> row(const Line& line, double now_s) {
             line.job == 0 ? "another's" : std::to_string(line.job),
             others ? "" : number(line.behind),
             others ? "" : expected(line, now_s),
+            promised(line, now_s),
             line.grid.empty() ? "" : line.grid + " " + line.plan,
             line.reason};
 }
@@ -84,13 +95,15 @@ void print_queue(const std::vector<Line>& lines, double now_s) {
                  {"job", true},
                  {"behind", true},
                  {"expected start (UTC)", false, Wide::whole},
+                 {"ends", false, Wide::whole},
                  {"expected with", false, Wide::below},
                  {"reason", false}});
     for (const Line& line : lines) table.add(row(line, now_s));
     fmt::print("{}", table.text());
     fmt::print(
         "\nPlaces are by Slurm's priority, among jobs that may use the same nodes. Starts are "
-        "estimates:\nas long as jobs run to their limits and nobody else comes.\n");
+        "estimates:\nas long as jobs run to their limits and nobody else comes. Ends are promised: "
+        "\"by\" is the latest.\n");
 }
 
 int queue(const Globals& globals, const std::vector<JobId>& wanted) {

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/count_text.h"
 #include "base/result.h"
 #include "base/user_file.h"
 #include "core/profile.h"
@@ -42,8 +43,6 @@ Result<Config> load_site_config(const Globals&);
 std::string site_config_path(const Globals&);
 /// Of a profile; an error names the file.
 Result<Profile> read_user_profile(const std::string& path);
-/// Epoch seconds as "2026-01-31 12:00:00" in UTC.
-std::string utc_time(double epoch_s);
 
 /// Columns of text, right-aligned where `numeric`; widths fit the content.
 /// What a cell does in a table that is wider than a line: takes several lines, stays whole, or goes

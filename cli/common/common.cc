@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <ctime>
 
 #include "base/json.h"
 #include "base/text.h"
@@ -45,15 +44,6 @@ Result<Profile> read_user_profile(const std::string& path) {
     Result<Profile> profile = parse_profile(*text);
     if (!profile) return usage_error(profile.error().message(), path);
     return profile;
-}
-
-std::string utc_time(double epoch_s) {
-    const auto seconds = static_cast<std::time_t>(epoch_s);
-    std::tm parts{};
-    ::gmtime_r(&seconds, &parts);
-    char text[32];
-    std::strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S", &parts);
-    return text;
 }
 
 std::size_t line_width() {

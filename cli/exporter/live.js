@@ -87,8 +87,10 @@ const hidden = "PrivateData in slurm.conf hides them here; arena queue and arena
 const who = j => j.user || j.uid;
 const shape = j => [j.grid, j.plan].filter(Boolean).join(" ");
 const expected = (j, now) => {
-  if (j.expected_start_s) return (j.expected_start_s <= now ? "now" : "~ " + clock(j.expected_start_s)) + " with " + j.expected_grid;
-  return j.ordinary_ahead ? "behind an ordinary job" : "";
+  const promise = j.ends_by_s ? "ends by " + clock(j.ends_by_s) + " at the latest" : "";
+  const start = j.expected_start_s ? (j.expected_start_s <= now ? "now" : "~ " + clock(j.expected_start_s)) + " with " + j.expected_grid :
+    j.ordinary_ahead ? "behind an ordinary job" : "";
+  return [start, promise].filter(Boolean).join("; ");
 };
 
 function more(title, list, all) { return title + " (" + all + (list.length && list.length < all ? ", the first " + list.length : "") + ")"; }

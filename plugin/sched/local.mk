@@ -26,6 +26,8 @@ libarena_sched_logic_la_SOURCES = \
 	plugin/sched/history/histogram.h \
 	plugin/sched/history/history_file.h plugin/sched/history/history_file.cc \
 	plugin/sched/history/job_history.h plugin/sched/history/job_history.cc \
+	plugin/sched/promises/promise_watch.h plugin/sched/promises/promise_watch.cc \
+	plugin/sched/promises/promise_words.h plugin/sched/promises/promise_words.cc \
 	plugin/sched/live/live_json.h plugin/sched/live/live_json.cc \
 	plugin/sched/round/request_cache.h plugin/sched/round/request_cache.cc \
 	plugin/sched/round/launch.h plugin/sched/round/launch.cc \

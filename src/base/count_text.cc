@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <ctime>
 #include <utility>
 
 namespace arena {
@@ -13,6 +14,15 @@ std::string count_text(double n) {
     for (const auto& [unit, name] : units)
         if (n >= 0.9995 * unit) return fmt::format("{:.3g}{}", n / unit, name);
     return fmt::format("{:.3g}", n);
+}
+
+std::string utc_time(double epoch_s) {
+    const auto seconds = static_cast<std::time_t>(epoch_s);
+    std::tm parts{};
+    ::gmtime_r(&seconds, &parts);
+    char text[32];
+    std::strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S", &parts);
+    return text;
 }
 
 }  // namespace arena

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Numbers of things in words to people: parameters of a model, and that one is not "1 nodes".
+// Numbers of things in words to people: parameters of a model, that one is not "1 nodes", times.
 #pragma once
 
 #include <string>
@@ -9,6 +9,9 @@ namespace arena {
 
 /// Three digits: "8.03 B", "124 M".
 std::string count_text(double n);
+
+/// Epoch seconds as "2026-01-31 12:00:00" in UTC.
+std::string utc_time(double epoch_s);
 
 /// "1 node", "0 nodes", "2 nodes": nouns whose plural ends in s.
 template <typename Number>

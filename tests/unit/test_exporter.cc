@@ -86,7 +86,7 @@ TEST(who_waits_too_long_is_told_so) {
 
 const char* some_stats =
     R"({"rounds":7,"round_ms":{"last":12.5},"jobs":{"planned":3,"running":1,"waiting":2,"with_offers":1},
-"decisions":{"starts":4},"slowdown":{"events":3,"of_links":1},
+"decisions":{"starts":4},"promises":{"given":5,"kept":3,"broken":1},"slowdown":{"events":3,"of_links":1},
 "pools":{"a\"b\\c\nd":{"gpus":8,"free":2,"down":1,"lent":4,"slow_nodes":1}},
 "histograms":{"round_seconds":{"plan":{"bounds":[0.1,1],"counts":[2,1,1],"sum":5.5}},
 "estimate_ratio":{"bounds":[1],"counts":[0,0],"sum":0}}})";
@@ -108,7 +108,8 @@ TEST(metrics_say_what_the_plugin_says) {
           "# TYPE slurm_arena_rounds_total counter", "slurm_arena_last_round_seconds 0.0125",
           "slurm_arena_jobs_pending{grid_known=\"true\"} 1",
           "slurm_arena_jobs_pending{grid_known=\"false\"} 1",
-          "slurm_arena_decisions_total{kind=\"start\"} 4",
+          "slurm_arena_decisions_total{kind=\"start\"} 4", "slurm_arena_promises_total 5",
+          "slurm_arena_promises_kept_total 3", "slurm_arena_promises_broken_total 1",
           "slurm_arena_slowdowns_total{kind=\"compute\"} 2",
           "slurm_arena_round_seconds_bucket{phase=\"plan\",le=\"0.1\"} 2",
           "slurm_arena_round_seconds_bucket{phase=\"plan\",le=\"1\"} 3",

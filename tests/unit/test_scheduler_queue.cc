@@ -109,6 +109,52 @@ TEST(behind_an_ordinary_job_it_starts_no_earlier) {
         ck_assert(expected.job == 1 ? expected.start_s >= 5000 : expected.start_s == 0);
 }
 
+TEST(a_promise_is_shown_to_its_owner_and_who_stands_behind_it) {
+    QueueScene scene;
+    scene.config.policy = "arena";
+    scene.waits(1, 10);
+    scene.waits(2, 11);
+    const auto scheduler = scene.scheduler();
+    scheduler->round();
+    const Json jobs = asked(*scheduler, true, 0, true)["jobs"];
+    ck_assert_msg(jobs[0]["ends_by_s"].get<double>() > 1600 + 600, "%s", jobs.dump().c_str());
+    ck_assert(!jobs[1].contains("ends_by_s"));
+    const Json others = asked(*scheduler, false, 11, true)["jobs"];
+    ck_assert(!others[0].contains("ends_by_s"));
+    const Json own = Json::parse(scheduler->explain(1))["promise"];
+    ck_assert_msg(own["ends_by_s"] == jobs[0]["ends_by_s"], "%s", own.dump().c_str());
+    ck_assert(own["words"].get<std::string>().starts_with("ends by 1970-01-01 00:"));
+    ck_assert_str_eq(own["grid"].get<std::string>().c_str(), "4xa40");
+    const Json behind = Json::parse(scheduler->explain(2, {false, 11, true}))["promise"],
+               hidden = Json::parse(scheduler->explain(2, {false, 11, false}))["promise"];
+    ck_assert_int_eq(behind["behind"].get<int>(), 1);
+    ck_assert(hidden["behind"].is_null());
+    const Json past = Json::parse(scheduler->history_json(1, {}))["events"];
+    ck_assert_str_eq(past.back()["state"].get<std::string>().c_str(), "promised");
+    ck_assert(past.back()["text"] == own["words"]);
+    ck_assert_int_eq(Json::parse(scheduler->stats_json())["promises"]["given"].get<int>(), 1);
+}
+
+TEST(who_started_before_a_promised_job_says_why_it_may) {
+    QueueScene scene;
+    scene.config.policy = "arena";
+    scene.node("n2", "a40", 4, 2);
+    scene.waits(1, 10);
+    Request two = Scene::request();
+    two.min_gpus = two.max_gpus = 2;
+    scene.job(2, two).time_limit_s = 60;
+    const auto scheduler = scene.scheduler();
+    scheduler->round();
+    ck_assert_str_eq(scene.host.calls.front().c_str(), "start 2 n2");
+    const Json passed = Json::parse(scheduler->explain(1))["promise"]["passed"];
+    ck_assert_msg(passed.size() == 1 && passed[0]["job"] == 2, "%s", passed.dump().c_str());
+    const std::string why = passed[0]["why"].get<std::string>();
+    ck_assert_msg(Json::parse(scheduler->explain(2))["reason"].get<std::string>().ends_with(why),
+                  "%s", scheduler->explain(2).c_str());
+    const Json past = Json::parse(scheduler->history_json(2, {}))["events"];
+    ck_assert(past.back()["text"].get<std::string>().ends_with(why));
+}
+
 /// A job that became another between two slices of the reading is neither started nor forgotten.
 TEST(a_job_that_changes_while_it_is_read_is_left_alone) {
     Scene scene;

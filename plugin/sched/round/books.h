@@ -16,6 +16,7 @@
 #include "plugin/sched/plans/offer_book.h"
 #include "plugin/sched/profiles/measurements.h"
 #include "plugin/sched/profiles/profile_book.h"
+#include "plugin/sched/promises/promise_watch.h"
 #include "plugin/sched/round/blocked_offers.h"
 #include "plugin/sched/round/queue.h"
 #include "plugin/sched/round/request_cache.h"
@@ -108,6 +109,7 @@ struct Books {
     BlockedOffers blocked;
     Queue queue;
     PromiseBook promises;
+    PromiseWatch promise_watch;
     SlowdownBook slowdown;
     JobHistory history;
     std::map<JobId, JobStatus> statuses;

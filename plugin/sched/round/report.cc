@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "plugin/sched/host/pool_counts.h"
+#include "plugin/sched/promises/promise_words.h"
 
 namespace arena {
 namespace {
@@ -24,6 +25,13 @@ Json profile_users(const ProfileTurns& turns, const Asker& asker) {
                              {"runs_last_hour", account.starts.size()},
                              {"gpu_s", account.gpu_s}});
     return users;
+}
+
+/// Whether somebody's job may be named to who asks.
+bool may_know(const Books& books, JobId job, const Asker& asker) {
+    const auto at = books.statuses.find(job);
+    return at != books.statuses.end() &&
+           (asker.privileged || asker.sees_others || at->second.uid == asker.uid);
 }
 
 /// What its owner, or an operator, reads of a job in the queue.
@@ -213,7 +221,7 @@ void SchedulerStats::add_time(double round_ms) {
     for (std::size_t i = 0; i < stages_ms.size(); ++i) stage_seconds[i].add(stages_ms[i] / 1000);
 }
 
-std::string explain_json(Books& books, JobId job, const Asker& asker) {
+std::string explain_json(Books& books, const Snapshot& snapshot, JobId job, const Asker& asker) {
     const auto at = books.statuses.find(job);
     if (at == books.statuses.end() || (!asker.privileged && at->second.uid != asker.uid)) return {};
     const JobStatus& last = at->second;
@@ -235,6 +243,11 @@ std::string explain_json(Books& books, JobId job, const Asker& asker) {
     }
     if (last.slowdown != SlowdownMode::off)
         json["slowdown"] = slowdown_of_job(books.slowdown, job, last.slowdown);
+    if (Json promise = promise_json(
+            {snapshot, books.promises, books.promise_watch, books.options.priority_step}, job,
+            [&](JobId other) { return may_know(books, other, asker); });
+        !promise.is_null())
+        json["promise"] = std::move(promise);
     if (!last.avoids.empty()) json["avoids"] = last.avoids;
     if (!last.array.empty()) json["array"] = last.array;
     if (!last.unsaved.empty()) json["unsaved"] = last.unsaved;
@@ -305,6 +318,7 @@ std::string stats_json(const Books& books, const Counted& counted, const Asker& 
           {"users", profile_users(books.profiles.turns(), asker)}}},
         {"slowdown", slow_counts(books, counted.slow_reports)},
         {"loan", loan_counts(books.loans)},
+        {"promises", promise_counts_json(books.promises, books.promise_watch)},
         {"faults", stats.faults},
         {"pools", pool_counts(counted.snapshot)},
         {"seen_s", counted.snapshot.time_s},
@@ -372,11 +386,8 @@ std::string queue_json(const Books& books, double time_s, const Asker& asker) {
         if (!at && !(own && waits)) continue;
         Json job{{"place", nullptr}};
         if (at && own) {
-            const auto next = books.statuses.find(at->ahead);
-            const bool known =
-                next != books.statuses.end() &&
-                (asker.privileged || asker.sees_others || next->second.uid == asker.uid);
-            job = place_json(*at, known);
+            job = place_json(*at, may_know(books, at->ahead, asker));
+            if (const Promise* promise = books.promises.find(id)) job["ends_by_s"] = promise->due_s;
         }
         if (at) job["place"] = at->number;
         if (own || asker.sees_others) job["job"] = id;

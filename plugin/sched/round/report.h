@@ -45,8 +45,8 @@ struct Asker {
     bool sees_others = true;  ///< others' jobs, as squeue shows them
 };
 
-/// Empty when the asker may not see the job, or there is none.
-std::string explain_json(Books& books, JobId job, const Asker& asker);
+/// `snapshot`: of the last round. Empty when the asker may not see the job, or there is none.
+std::string explain_json(Books& books, const Snapshot& snapshot, JobId job, const Asker& asker);
 /// What is counted, and by whom else.
 struct Counted {
     const SchedulerStats& scheduler;

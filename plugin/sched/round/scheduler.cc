@@ -97,6 +97,12 @@ void Scheduler::give_promises() {
     });
 }
 
+PromiseWatch::News Scheduler::look_at_promises() {
+    const double step = books_.options.priority_step;
+    return starts_.empty() ? books_.promise_watch.look(round_.snapshot, books_.promises, step)
+                           : books_.promise_watch.look(as_started(), books_.promises, step);
+}
+
 void Scheduler::settle_ends(bool all) {
     const Config& config = books_.site.config;
     const LeaveRules rules{.grace_s = config.checkpoint_grace_s,
@@ -107,7 +113,19 @@ void Scheduler::settle_ends(bool all) {
 
 /// What is new, to who asks and to the file.
 void Scheduler::keep_history() {
-    note_history(books_, round_.view.snapshot.time_s);
+    const double now_s = round_.view.snapshot.time_s;
+    const PromiseWatch::News news = look_at_promises();
+    for (const auto& [job, why] : news.passed)
+        if (const auto at = books_.statuses.find(job); at != books_.statuses.end())
+            at->second.reason += (at->second.reason.empty() ? "" : "; ") + why;
+    note_history(books_, now_s);
+    for (const PromiseWatch::Event& event : news.events)
+        if (const auto at = books_.statuses.find(event.job); at != books_.statuses.end())
+            books_.history.add({.at_s = now_s,
+                                .job = event.job,
+                                .uid = at->second.uid,
+                                .state = event.state,
+                                .text = event.text});
     tell_of_leases();
     books_.forget_gone(round_.view);
     const Status kept = history_file_.append(books_.history.take_new());
@@ -373,13 +391,15 @@ Scheduler::Kept Scheduler::keep() {
             .loans = books_.loans.keep(),
             .history = std::exchange(books_.history, {}),
             .arrays = books_.arrays.keep(),
-            .promises = books_.promises.keep()};
+            .promises = books_.promises.keep(),
+            .promise_watch = std::exchange(books_.promise_watch, {})};
 }
 
 void Scheduler::take_over(Kept kept) {
     books_.slowdown = std::move(kept.slowdown);
     books_.leaving = std::move(kept.leaving);
     books_.promises.take_over(std::move(kept.promises));
+    books_.promise_watch = std::move(kept.promise_watch);
     books_.checks.take_over(std::move(kept.checks));
     for (const SlowVerdict& verdict : kept.verdicts) (void)books_.nodes.note(verdict);
     books_.loans.take_over(std::move(kept.loans));

@@ -59,13 +59,14 @@ class Scheduler {
         std::optional<JobHistory> history;  ///< none: it is read from its file
         std::map<JobId, ArrayBook::Carrier> arrays;
         PromiseBook::Kept promises;
+        PromiseWatch promise_watch;
     };
     [[nodiscard]] Kept keep();
     void take_over(Kept kept);
 
     /// JSON documents for the socket: see report.h; snapshot_json: `arena snapshot save`.
     [[nodiscard]] std::string explain(JobId job, const Asker& asker = {}) {
-        return explain_json(books_, job, asker);
+        return explain_json(books_, round_.snapshot, job, asker);
     }
     [[nodiscard]] std::string stats_json(const Asker& asker = {},
                                          const SlowReportCounts& slow_reports = {}) const {
@@ -94,6 +95,7 @@ class Scheduler {
 
   private:
     void give_promises();
+    PromiseWatch::News look_at_promises();
     void end_late(const ClusterView& view);
     void keep_history();
     void tell_of_leases();

@@ -83,7 +83,8 @@ void PromiseBook::settle(const Snapshot& snapshot, const PolicyOptions& options)
         if (known.started || job.phase != JobPhase::running || !job.current) continue;
         known.started = true;
         const double late_s = std::max(options.window_s, snapshot.time_s - looked_s_) + 1;
-        ++(planned_end_s(job, options) <= known.due_s + late_s ? counts_.kept : counts_.broken);
+        known.broken = planned_end_s(job, options) > known.due_s + late_s;
+        ++(known.broken ? counts_.broken : counts_.kept);
     }
     std::erase_if(promises_, [&](const auto& entry) { return !here.contains(entry.first); });
     looked_s_ = snapshot.time_s;
@@ -113,10 +114,11 @@ void PromiseBook::promise(const JobState& job, const Promise& made) {
                                               made.ahead.begin(), made.ahead.end());
     if (made.due_s > known.due_s && !others_before) return;
     const double given_s = known.given_s;
-    const bool started = known.started;
+    const bool started = known.started, broken = known.broken;
     known = made;
     known.given_s = given_s;
     known.started = started;
+    known.broken = broken;
 }
 
 void PromiseBook::give(Snapshot& snapshot, const Offers& offers, const PolicyOptions& options,

@@ -31,6 +31,7 @@ struct Promise {
     double due_s = 0;    ///< it ends by then: with the slack
     Grid grid;           ///< with which it would
     bool started = false;
+    bool broken = false;       ///< it started too late
     std::vector<JobId> ahead;  ///< ascending: who stood before it when it was given
 };
 
