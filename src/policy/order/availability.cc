@@ -102,7 +102,7 @@ Resources Availability::free_at(NodeIndex node, double in_s) const {
 }
 
 void Availability::windows_of(const JobState& job, NodeIndex node, std::int64_t per_node,
-                              double stay_s, std::vector<Window>& out) const {
+                              double stay_s, Windows& out) const {
     const NodeState& state = problem_.snapshot().nodes[node];
     if (state.total_gpus < per_node) return;
     Resources free{state.free_gpus, state.free_cpus, state.free_memory_mb};
@@ -115,11 +115,30 @@ void Availability::windows_of(const JobState& job, NodeIndex node, std::int64_t 
         const bool now = holds(free, job, per_node);
         if (now == open) continue;
         if (open && change.in_s - stay_s >= since_s)
-            out.push_back({since_s, change.in_s - stay_s, node});
+            out.list.push_back({since_s, change.in_s - stay_s, node});
+        out.close = out.close || open;
         open = now;
         since_s = change.in_s;
     }
-    if (open) out.push_back({since_s, never, node});
+    if (open) out.list.push_back({since_s, never, node});
+}
+
+const Availability::Windows& Availability::windows_for(const JobState& job, std::int32_t type,
+                                                       std::uint32_t node_set,
+                                                       std::int64_t per_node, double stay_s) const {
+    const auto [at, is_new] =
+        windows_.try_emplace({type, node_set, per_node, job.cpus_per_gpu, job.memory_mb_per_gpu});
+    Windows& windows = at->second;
+    if (!is_new && !windows.close) return windows;
+    windows = {};
+    const auto& inside = in_set_[node_set];
+    for (const NodeIndex n : nodes_of_type_[static_cast<std::size_t>(type)])
+        if (inside.empty() || inside[n]) windows_of(job, n, per_node, stay_s, windows);
+    steps_ += std::ssize(windows.list);
+    std::sort(windows.list.begin(), windows.list.end(), [](const Window& a, const Window& b) {
+        return std::tie(a.from_s, a.node) < std::tie(b.from_s, b.node);
+    });
+    return windows;
 }
 
 /// Sweeps over the starts that nodes allow, until enough allow the same.
@@ -129,29 +148,36 @@ void Availability::try_layout(const Task& task, const Choice& choice, const Plac
     if (!allows(place, *task.job, choice.gpus / per_node, per_node)) return;
     if (place.node_set >= in_set_.size()) return;
     const double run_s = Problem::run_s(task, offer, problem_.options());
+    if (best.choice != nullptr && run_s >= best.in_s + best.run_s) return;
     const double stay_s = std::max(run_s, task.job->time_limit_s);
-    const auto& inside = in_set_[place.node_set];
-    windows_.clear();
-    for (const NodeIndex n : nodes_of_type_[static_cast<std::size_t>(choice.type)])
-        if (inside.empty() || inside[n]) windows_of(*task.job, n, per_node, stay_s, windows_);
-    steps_ += std::ssize(windows_);
-    if (windows_.size() < wanted) return;
-    std::sort(windows_.begin(), windows_.end(), [](const Window& a, const Window& b) {
-        return std::tie(a.from_s, a.node) < std::tie(b.from_s, b.node);
-    });
-    std::vector<Window> open;
-    for (std::size_t w = 0; w < windows_.size(); ++w) {
-        const double at_s = windows_[w].from_s;
-        if (best.choice != nullptr && at_s + run_s >= best.in_s + best.run_s) return;
-        std::erase_if(open, [&](const Window& other) { return other.until_s < at_s; });
-        open.push_back(windows_[w]);
-        const bool last = w + 1 == windows_.size() || windows_[w + 1].from_s > at_s;
-        if (!last || open.size() < wanted) continue;
+    const Windows& windows = windows_for(*task.job, choice.type, place.node_set, per_node, stay_s);
+    const std::vector<Window>& list = windows.list;
+    if (list.size() < wanted) return;
+    const auto found = [&](double at_s, auto begin, auto end) {
         best = {&choice, &offer, at_s, run_s, stay_s, per_node, {}};
-        for (auto at = open.end() - static_cast<std::ptrdiff_t>(wanted); at != open.end(); ++at)
-            best.nodes.push_back(at->node);
+        for (auto at = begin; at != end; ++at) best.nodes.push_back(at->node);
         std::sort(best.nodes.begin(), best.nodes.end());
-        return;
+    };
+    const auto is_better = [&](double at_s) {
+        return best.choice == nullptr || at_s + run_s < best.in_s + best.run_s;
+    };
+    if (!windows.close) {
+        const double at_s = list[wanted - 1].from_s;
+        if (!is_better(at_s)) return;
+        const auto end = std::partition_point(
+            list.begin(), list.end(), [&](const Window& window) { return window.from_s <= at_s; });
+        return found(at_s, end - static_cast<std::ptrdiff_t>(wanted), end);
+    }
+    std::vector<Window> open;
+    for (std::size_t w = 0; w < list.size(); ++w) {
+        const double at_s = list[w].from_s;
+        if (!is_better(at_s)) return;
+        open.push_back(list[w]);
+        const bool last = w + 1 == list.size() || list[w + 1].from_s > at_s;
+        if (!last || open.size() < wanted) continue;
+        std::erase_if(open, [&](const Window& other) { return other.until_s < at_s; });
+        if (open.size() < wanted) continue;
+        return found(at_s, open.end() - static_cast<std::ptrdiff_t>(wanted), open.end());
     }
 }
 
@@ -172,7 +198,24 @@ Availability::Start Availability::first_end(const Task& task, const Choice& choi
     return best;
 }
 
+Availability::Start Availability::in_slurm(const Task& task) const {
+    const std::int32_t asked = problem_.requested(task);
+    if (asked >= 0) return first_end(task, problem_.choice(asked));
+    Start best;
+    for (const Choice& choice : problem_.choices(task)) {
+        const double least_s =
+            Problem::time_left_s(task, choice) + problem_.options().restart.seconds(choice.gpus);
+        if (best.choice != nullptr && least_s >= best.in_s + best.run_s) continue;
+        Start start = first_end(task, choice);
+        if (start.choice == nullptr) continue;
+        if (best.choice == nullptr || start.in_s + start.run_s < best.in_s + best.run_s)
+            best = std::move(start);
+    }
+    return best;
+}
+
 void Availability::take(const Task& task, const Start& start) {
+    windows_.clear();
     for (const NodeIndex n : start.nodes) {
         give(n, start.in_s, -start.gpus_per_node, *task.job);
         give(n, start.in_s + start.stay_s, start.gpus_per_node, *task.job);

@@ -5,7 +5,9 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <span>
+#include <tuple>
 #include <vector>
 
 #include "policy/holds.h"
@@ -35,6 +37,10 @@ class Availability {
     };
     /// The start of the choice, in one of its layouts, that ends first.
     [[nodiscard]] Start first_end(const Task&, const Choice&) const;
+    /// That of the task in Slurm's own schedule: as it would have been asked of Slurm; where nobody
+    /// knows that, of all choices the one that ends first, and of those that end together the
+    /// first, which has the fewest GPUs of its type.
+    [[nodiscard]] Start in_slurm(const Task&) const;
     void take(const Task&, const Start&);
     /// What of the node is not in use at that time, in seconds from now.
     [[nodiscard]] Resources free_at(NodeIndex, double in_s) const;
@@ -52,8 +58,16 @@ class Availability {
     };
     void give(NodeIndex, double in_s, std::int64_t gpus, const JobState&);
     void change(NodeIndex, double in_s, const Resources&);
+    /// Windows of all nodes that a layout may have, by start, then node.
+    struct Windows {
+        std::vector<Window> list;
+        bool close = false;  ///< some do: for another time on the nodes there are others
+    };
+    [[nodiscard]] const Windows& windows_for(const JobState&, std::int32_t type,
+                                             std::uint32_t node_set, std::int64_t per_node,
+                                             double stay_s) const;
     void windows_of(const JobState&, NodeIndex, std::int64_t per_node, double stay_s,
-                    std::vector<Window>&) const;
+                    Windows&) const;
     void try_layout(const Task&, const Choice&, const Place&, const Offer&, std::int64_t per_node,
                     Start& best) const;
 
@@ -61,7 +75,9 @@ class Availability {
     std::vector<std::vector<NodeIndex>> nodes_of_type_;
     std::vector<std::vector<bool>> in_set_;     ///< [node set][node]
     std::vector<std::vector<Change>> changes_;  ///< by node, in order of time
-    mutable std::vector<Window> windows_;
+    /// By GPU type, node set, GPUs on a node, and CPUs and memory of each of them.
+    using Shape = std::tuple<std::int32_t, std::uint32_t, std::int64_t, std::int64_t, std::int64_t>;
+    mutable std::map<Shape, Windows> windows_;  ///< since the last take()
     mutable std::int64_t steps_ = 0;
 };
 

@@ -9,7 +9,7 @@
 namespace arena {
 namespace {
 
-constexpr std::size_t most_attempts = 12;
+constexpr std::size_t most_attempts = 12, most_ahead = 200;
 
 class Keeper {
   public:
@@ -38,6 +38,8 @@ class Keeper {
     void keep_running(std::size_t i);
     [[nodiscard]] std::pair<Start, bool> start_of(std::size_t i, const Availability& free);
     bool hold_for(std::size_t i);
+    [[nodiscard]] std::vector<std::size_t> with_those_ahead(
+        const std::vector<std::size_t>& waiting) const;
     void close_chains();
     [[nodiscard]] std::vector<std::size_t> hold_for_all(const std::vector<std::size_t>& waiting);
     void hold(const Task&, const Start&, bool lost, const Availability&,
@@ -48,13 +50,17 @@ class Keeper {
     const SlurmOrder& order_;
     Keeping result_;
     std::vector<std::pair<const Task*, Start>> held_;
+    std::vector<std::pair<const Task*, Start>> passed_;  ///< nothing is promised to them
     std::vector<Resources> at_start_;  ///< as the spares, at the time that was reckoned with
-    /// How starts are reckoned: the one with the fewest GPU-seconds, or the one that ends first;
-    /// whether elastic jobs that stand behind give way for it.
+    /// How starts are reckoned. Of what ends in time: what may start last, or takes the fewest
+    /// GPU-seconds; or what ends first; or as in Slurm, with all that stand before. And whether
+    /// elastic jobs that stand behind give way for it.
     struct Manner {
-        bool thrifty, gives_way;
+        enum class Pick { latest, fewest, first, slurm } pick;
+        bool gives_way;
     };
-    Manner manner_{true, true};
+    Manner manner_{Manner::Pick::latest, true};
+    std::int64_t steps_ = 0;  ///< nodes looked at
 };
 
 /// Elastic, and behind: on its feet again when the promised job has ended, or elsewhere.
@@ -107,12 +113,19 @@ void Keeper::hold(const Task& task, const Start& start, bool lost, const Availab
     }
 }
 
-/// Of the starts that end in time the one with the fewest GPU-seconds, or, where that left nothing
-/// to others, the one that ends first; nothing where none ends in time.
+/// Of the choices that end in time the one that may start last, or, where that left nothing to
+/// others, the one that ends first; nothing where none ends in time.
 std::pair<Availability::Start, bool> Keeper::start_of(std::size_t i, const Availability& free) {
     const Task& task = problem_.tasks()[i];
-    const auto gpu_s = [](const Start& start) {
-        return start.run_s * static_cast<double>(start.choice->gpus);
+    if (manner_.pick == Manner::Pick::slurm) {
+        Start start = free.in_slurm(task);
+        const bool late = start.in_s + start.run_s > left_s(task);
+        return {std::move(start), late};
+    }
+    const auto better = [&](const Start& a, const Start& b) {
+        if (manner_.pick == Manner::Pick::latest) return a.run_s < b.run_s;
+        return a.run_s * static_cast<double>(a.choice->gpus) <
+               b.run_s * static_cast<double>(b.choice->gpus);
     };
     Start best, first;
     for (const Choice& choice : problem_.choices(task)) {
@@ -121,12 +134,11 @@ std::pair<Availability::Start, bool> Keeper::start_of(std::size_t i, const Avail
         Start start = free.first_end(task, choice);
         if (start.choice == nullptr) continue;
         const double end_s = start.in_s + start.run_s;
-        if (end_s <= left_s(task) && (best.choice == nullptr || gpu_s(start) < gpu_s(best)))
-            best = start;
+        if (end_s <= left_s(task) && (best.choice == nullptr || better(start, best))) best = start;
         if (first.choice == nullptr || end_s < first.in_s + first.run_s) first = std::move(start);
     }
     const bool lost = best.choice == nullptr;
-    return {lost || !manner_.thrifty ? std::move(first) : std::move(best), lost};
+    return {lost || manner_.pick == Manner::Pick::first ? std::move(first) : std::move(best), lost};
 }
 
 /// False where nothing ends in time any more: the first end counts then.
@@ -134,9 +146,15 @@ bool Keeper::hold_for(std::size_t i) {
     const Task& task = problem_.tasks()[i];
     std::vector<bool> gives_way = who_gives_way(task);
     Availability free(problem_, [&](std::size_t j) { return manner_.gives_way && gives_way[j]; });
-    for (const auto& [other, start] : held_) free.take(*other, start);
+    for (const auto* taken : {&held_, &passed_})
+        for (const auto& [other, start] : *taken) free.take(*other, start);
     auto [start, lost] = start_of(i, free);
-    if (start.choice == nullptr || result_.holds.all.size() == Holds::most) return false;
+    steps_ += free.steps() + std::ssize(problem_.snapshot().nodes);
+    if (start.choice == nullptr) return false;
+    if (task.job->due_s <= 0) {
+        passed_.emplace_back(&task, std::move(start));
+        return true;
+    }
     for (std::size_t c = 0; c < task.choice_count; ++c) {
         const Choice& choice = problem_.choices(task)[c];
         result_.late[task.first_choice + c] =
@@ -152,14 +170,29 @@ bool Keeper::hold_for(std::size_t i) {
 /// Answers for whom nothing ends in time.
 std::vector<std::size_t> Keeper::hold_for_all(const std::vector<std::size_t>& waiting) {
     held_.clear();
+    passed_.clear();
     at_start_.clear();
     result_.holds = {};
     std::vector<std::size_t> lost;
     for (const std::size_t i : waiting) {
         result_.now[i] = false;
-        if (!hold_for(i)) lost.push_back(i);
+        if (!hold_for(i) && problem_.tasks()[i].job->due_s > 0) lost.push_back(i);
     }
     return lost;
+}
+
+/// In Slurm's order, up to the last of them; only these where that is a long queue.
+std::vector<std::size_t> Keeper::with_those_ahead(const std::vector<std::size_t>& waiting) const {
+    const auto place = [&](std::size_t i) { return order_.place[job_of(problem_.tasks()[i])]; };
+    std::uint32_t last = 0;
+    for (const std::size_t i : waiting) last = std::max(last, place(i));
+    std::vector<std::size_t> all;
+    for (std::size_t i = 0; i < problem_.tasks().size(); ++i)
+        if (!problem_.tasks()[i].runs() && place(i) <= last) all.push_back(i);
+    if (all.size() > most_ahead) return waiting;
+    std::sort(all.begin(), all.end(),
+              [&](std::size_t a, std::size_t b) { return place(a) < place(b); });
+    return all;
 }
 
 /// Where another one is to have the same nodes later, nobody may use up the time that a job can
@@ -196,13 +229,17 @@ Keeping Keeper::run() {
         return order_.place[job_of(problem_.tasks()[a])] <
                order_.place[job_of(problem_.tasks()[b])];
     });
-    // The second is how the promises were made; the others leave more to all. Then those that found
+    waiting.resize(std::min(waiting.size(), Holds::most));
+    // The third is how the promises were made; the others leave more to all. Then those that found
     // nothing in time choose first.
-    constexpr Manner manners[] = {{true, true}, {false, false}, {false, true}};
+    using Pick = Manner::Pick;
+    constexpr Manner manners[] = {
+        {Pick::latest, true}, {Pick::fewest, true}, {Pick::slurm, false}, {Pick::first, true}};
     for (std::size_t attempt = 0; attempt < most_attempts; ++attempt) {
         manner_ = manners[attempt % std::size(manners)];
-        const std::vector<std::size_t> lost = hold_for_all(waiting);
-        if (lost.empty() || waiting.size() == 1) break;
+        const std::vector<std::size_t> lost =
+            hold_for_all(manner_.pick == Pick::slurm ? with_those_ahead(waiting) : waiting);
+        if (lost.empty() || waiting.size() == 1 || steps_ > problem_.options().search_steps) break;
         if (attempt + 1 < std::size(manners)) continue;
         std::stable_partition(waiting.begin(), waiting.end(), [&](std::size_t w) {
             return std::find(lost.begin(), lost.end(), w) != lost.end();

@@ -21,9 +21,12 @@ struct Keeping {
     std::vector<bool> late;
 };
 
-/// Each job, in Slurm's order, holds the nodes of the choice that ends in time with the fewest
-/// GPU-seconds; where none does any more, that of the choice that ends first, and at once. Elastic
-/// jobs that stand behind it give way. O(promised jobs x choices x nodes).
+/// Each job, in Slurm's order, holds the nodes of the choice that may start last and ends in time
+/// all the same: so others have them for longest. Where none does any more, those of the choice
+/// that ends first, and at once. Elastic
+/// jobs that stand behind it give way. Where that leaves a later one nothing in time, other ways
+/// are tried within options.search_steps. Of more than Holds::most jobs the first hold nodes.
+/// O(promised jobs x (running jobs + choices x nodes)).
 Keeping keep_promises(const Problem&, const SlurmOrder&);
 
 }  // namespace arena

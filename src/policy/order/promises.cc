@@ -39,24 +39,6 @@ std::size_t length_of(const std::vector<std::size_t>& queue, const SlurmOrder& o
     return length;
 }
 
-/// As it would have been asked of Slurm; else the start that ends first, and of those that end
-/// together the first, which has the fewest GPUs of its type.
-Availability::Start in_slurm(const Problem& problem, const Availability& free, const Task& task) {
-    const std::int32_t asked = problem.requested(task);
-    if (asked >= 0) return free.first_end(task, problem.choice(asked));
-    Availability::Start best;
-    for (const Choice& choice : problem.choices(task)) {
-        const double least_s =
-            Problem::time_left_s(task, choice) + problem.options().restart.seconds(choice.gpus);
-        if (best.choice != nullptr && least_s >= best.in_s + best.run_s) continue;
-        Availability::Start start = free.first_end(task, choice);
-        if (start.choice == nullptr) continue;
-        if (best.choice == nullptr || start.in_s + start.run_s < best.in_s + best.run_s)
-            best = std::move(start);
-    }
-    return best;
-}
-
 double planned_end_s(const JobState& job, const PolicyOptions& options) {
     const double run_s = job.remaining_iterations > 0 && !job.overrun
                              ? job.remaining_iterations * job.current->estimate.iteration_s
@@ -148,7 +130,7 @@ void PromiseBook::give(Snapshot& snapshot, const Offers& offers, const PolicyOpt
         if (free.steps() > options.search_steps) continue;
         const Task* task = task_of[queue[i]];
         const Availability::Start start =
-            task == nullptr ? Availability::Start{} : in_slurm(problem, free, *task);
+            task == nullptr ? Availability::Start{} : free.in_slurm(*task);
         if (start.choice != nullptr) {
             free.take(*task, start);
             if (heads) promise(job, promise_of(job, start, ahead, snapshot.time_s));
