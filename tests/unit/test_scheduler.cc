@@ -63,7 +63,8 @@ TEST(a_job_that_waits_with_its_shape_is_left_alone_and_taken_back_when_passed_ov
     scene.host.calls.clear();
     scheduler->round();
     ck_assert(scene.host.calls.empty());
-    scene.job(2).priority = 2e6;  // somebody more important takes the one reservation
+    JobView& urgent = scene.job(2);  // somebody more important takes the one reservation
+    urgent.priority = urgent.rank = 2e6;
     scheduler->round();
     ck_assert(called(scene.host, "hold 1"));
     ck_assert(called(scene.host, "release 2"));

@@ -151,6 +151,7 @@ TEST(a_requeue_does_not_make_a_job_young_again) {
     for (const double waited_days : {0.0, 13.0, 15.0}) {
         Scene scene;
         scene.config.policy = "arena";
+        scene.config.order = "value";
         const double at_s = scene.host.view.snapshot.time_s = 1e8;
         scene.node("n1", "a40", 4, 4);
         for (const JobId id : {1U, 2U}) {
