@@ -26,7 +26,7 @@ std::uint32_t Holds::outlasted_by(const Problem& problem, const Task& task,
 bool Holds::is_late(const Problem& problem, const Task& task, const Offer& offer) const {
     const auto own = std::find_if(all.begin(), all.end(),
                                   [&](const Hold& hold) { return hold.job == task.job->id; });
-    if (own == all.end() || own->due_s <= 0) return false;
+    if (own == all.end() || own->due_s <= 0 || task.job->elastic) return false;
     return problem.snapshot().time_s + Problem::run_s(task, offer, problem.options()) > own->due_s;
 }
 

@@ -42,7 +42,8 @@ struct Holds {
     /// limit, which Slurm enforces, or by its work where the choice takes longer than the limit was
     /// made for. Without a limit it stands for ever.
     [[nodiscard]] std::uint32_t outlasted_by(const Problem&, const Task&, const Choice&) const;
-    /// Whether the task would break its own promise with this layout.
+    /// Whether the task would break its own promise with this layout; one that is elastic may begin
+    /// with less, and grow.
     [[nodiscard]] bool is_late(const Problem&, const Task&, const Offer&) const;
 };
 

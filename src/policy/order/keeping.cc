@@ -159,6 +159,8 @@ bool Keeper::hold_for(std::size_t i) {
         const Choice& choice = problem_.choices(task)[c];
         result_.late[task.first_choice + c] =
             lost ? &choice != start.choice : run_s(task, choice, false) > left_s(task);
+        // It may begin with less, and grow.
+        if (task.job->elastic) result_.late[task.first_choice + c] = false;
     }
     hold(task, start, lost, free, std::move(gives_way));
     const double in_s = result_.holds.all.back().from_s - problem_.snapshot().time_s;

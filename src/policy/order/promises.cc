@@ -65,7 +65,10 @@ void PromiseBook::settle(const Snapshot& snapshot, const PolicyOptions& options)
         if (known.started || job.phase != JobPhase::running || !job.current) continue;
         known.started = true;
         const double late_s = std::max(options.window_s, snapshot.time_s - looked_s_) + 1;
-        known.broken = planned_end_s(job, options) > known.due_s + late_s;
+        // Who is elastic may begin with less, and grow: it is the time of the start that counts.
+        const double end_s =
+            job.elastic ? job.start_s + known.end_s - known.start_s : planned_end_s(job, options);
+        known.broken = end_s > known.due_s + late_s;
         ++(known.broken ? counts_.broken : counts_.kept);
     }
     std::erase_if(promises_, [&](const auto& entry) { return !here.contains(entry.first); });

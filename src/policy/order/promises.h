@@ -35,7 +35,8 @@ struct Promise {
     std::vector<JobId> ahead;  ///< ascending: who stood before it when it was given
 };
 
-/// Each counts once: kept where the job started early enough, by the estimate of what it got.
+/// Each counts once: kept where the job started early enough, by the estimate of what it got; of an
+/// elastic one, which may begin with less and grow, by that of what it was promised with.
 struct PromiseCounts {
     std::int64_t given = 0, kept = 0, broken = 0;
     bool operator==(const PromiseCounts&) const = default;
