@@ -464,6 +464,33 @@ TEST(a_long_list_of_offers_keeps_powers_of_two) {
     ck_assert(parse_estimate(format_estimate(e)) == e);
 }
 
+TEST(whatever_an_estimate_loses_the_slowest_shape_of_each_type_stays) {
+    std::vector<QuickEstimate::Shape> shapes;
+    const std::string plan = "pp1,dp4,tp1,mb2x2";
+    for (const char* type : {"fast", "slow"})
+        for (std::int64_t n = 1; n <= 100; ++n)
+            shapes.push_back({{type, 1, n, 1}, plan, (*type == 'f' ? 1.0 : 300.0) + double(n), {}});
+    shapes[50].iteration_s = 200;  // 51 GPUs of the fast type
+    const auto has = [](const auto& list, const char* type, std::int64_t gpus) {
+        return std::any_of(list.begin(), list.end(), [&](const QuickEstimate::Shape& shape) {
+            return shape.grid.gpu_type == type && shape.grid.gpus() == gpus;
+        });
+    };
+    keep_most_shapes(shapes);
+    ck_assert_uint_eq(shapes.size(), 16);  // 1 to 64 of each, and these two
+    ck_assert(has(shapes, "fast", 51) && has(shapes, "slow", 100) && !has(shapes, "slow", 99));
+    QuickEstimate e;
+    for (std::int64_t n = 1; n <= 96; ++n)
+        e.shapes.push_back({{n == 96 ? "slow" : std::string(60, 'x'), 1, n, 1},
+                            "pp16,dp4096,tp64,mb65536x1048576,vpp12,cp16,ep64,selective,zero1,sp",
+                            n == 95 ? 900.0 : double(n),
+                            {}});
+    const auto read = parse_estimate(format_estimate(e));
+    ck_assert(read && read->shapes.size() < e.shapes.size());
+    ck_assert(has(read->shapes, "slow", 96) && has(read->shapes, std::string(60, 'x').c_str(), 95));
+    ck_assert(has(read->shapes, std::string(60, 'x').c_str(), 1));
+}
+
 TEST(a_long_estimate_loses_its_last_shapes_and_stays_readable) {
     QuickEstimate e;
     const std::string type(60, 'x');
