@@ -88,6 +88,7 @@ job_submit_arena_la_SOURCES = \
 	plugin/job_submit/submit_rules.h plugin/job_submit/submit_rules.cc \
 	plugin/job_submit/modify_rules.h plugin/job_submit/modify_rules.cc \
 	plugin/job_submit/submit_line.h plugin/job_submit/submit_line.cc \
+	plugin/job_submit/steps_limit_rules.h plugin/job_submit/steps_limit_rules.cc plugin/common/steps_limit.h \
 	plugin/job_submit/option_rules.h plugin/job_submit/option_rules.cc \
 	plugin/job_submit/hard_limits.h plugin/job_submit/hard_limits.cc \
 	plugin/job_submit/take_report.h plugin/job_submit/take_report.cc \

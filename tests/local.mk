@@ -5,7 +5,7 @@ LDADD = libarena_sched_logic.la libarena_plugin_rules.la libarena_arrays.la liba
 # The rules of the plug-ins, which their Slurm-facing files call.
 check_LTLIBRARIES += libarena_plugin_rules.la
 libarena_plugin_rules_la_SOURCES = plugin/common/job_mark.cc plugin/common/quick_estimate.cc plugin/common/shared.cc plugin/job_submit/modify_rules.cc \
-	plugin/job_submit/submit_line.cc plugin/job_submit/submit_rules.cc plugin/spank/controller_rules.cc plugin/spank/given.cc plugin/spank/preview.cc \
+	plugin/job_submit/submit_line.cc plugin/job_submit/steps_limit_rules.cc plugin/job_submit/submit_rules.cc plugin/spank/controller_rules.cc plugin/spank/given.cc plugin/spank/preview.cc \
 	plugin/spank/spank_options.cc
 EXTRA_DIST += tests/unit/arena_cases.h tests/unit/directory.h tests/unit/float_arrays.h tests/unit/hostile_models.h \
 	tests/unit/philly.h tests/unit/planner_cases.h tests/unit/property.h tests/unit/reference_data.h tests/unit/scripted_host.h \
@@ -108,6 +108,7 @@ black_box_tests = \
 	tests/t0330-installed.t tests/t0332-other-slurm.t tests/t0334-kept-config.t tests/t0336-reconfigures.t tests/t0335-bare-debian.t \
 	tests/t0340-accounting.t \
 	tests/t0345-order.t \
+	tests/t0340-accounting.t tests/t0346-believed-work.t \
 	tests/t0350-moves.t tests/t0520-node-facts.t tests/t0525-checks.t tests/t0530-slow-reports.t \
 	tests/t0555-slowdown-in-slurm.t tests/t0556-slow-link-in-slurm.t tests/t0560-leave-slow-node.t tests/t0610-loans.t tests/t0612-loan-net.t \
 	tests/issues/i0016-a1-shutdown.t \
@@ -285,6 +286,7 @@ sched_tests = tests/unit/test_slow_reports tests/unit/test_sched_rules tests/uni
 	tests/unit/test_carriers tests/unit/test_profile_run tests/unit/test_profile_turns tests/unit/test_full_store tests/unit/test_spool_reader \
 	tests/unit/test_offer_book tests/unit/test_plan_desk tests/unit/test_request_cache \
 	tests/unit/test_scheduler_queue tests/unit/test_promise_watch tests/unit/test_history tests/unit/test_forecast \
+	tests/unit/test_scheduler_queue tests/unit/test_history tests/unit/test_belief tests/unit/test_forecast \
 	tests/unit/test_socket_server tests/unit/test_places tests/unit/test_stages \
 	tests/unit/test_nodes tests/unit/test_array_tasks tests/unit/test_array_book tests/unit/test_array_rounds tests/unit/test_scheduler_nodes tests/unit/test_checks tests/unit/test_loan_book
 if HAVE_CHECK

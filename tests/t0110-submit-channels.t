@@ -23,8 +23,11 @@ plain=$(script true)
 
 # Every Arena job here has a batch of its own, by which its record is found in Slurm's state file.
 record() { grep -aoE 'ARENA_RECORD=\{[^[:cntrl:]]*' "$cluster_dir/state/job_state" | grep -F "\"batch\":\"$1\"," | tail -n 1; }
+# Nor what an iteration takes, which sbatch finds out for its own options alone.
 # shellcheck disable=SC2317  # called by ok
-same_but_batch() { [[ $(record "$1" | sed "s/\"batch\":\"$1\",//") == "$(record "$2" | sed "s/\"batch\":\"$2\",//")" && $(record "$1") ]]; }
+same_but_batch() { [[ $(bare "$1") == "$(bare "$2")" && $(record "$1") ]]; }
+# shellcheck disable=SC2317
+bare() { record "$1" | sed "s/\"batch\":\"$1\",//; s/\"iteration_s\":[^,}]*,//"; }
 # The environment that slurmctld keeps for a job, one variable per line (a length comes first).
 environment() { tr '\0' '\n' <"$cluster_dir/state/hash.$(($1 % 10))/job.$1/environment"; }
 

@@ -61,7 +61,7 @@ let_go "$third"
 for name in one two; do
     ok "$name: grows to four GPUs when a third job ends" wait_until "[[ \$(gpus_of $name) == 4 ]]" 40
 done
-job[four]=$(walk four 0 --arena-types=a40 --arena-gpus=2 --arena-steps=10)
+job[four]=$(walk four 0 --arena-types=a40 --arena-gpus=2 --time=60)
 ok "four: starts on two GPUs" wait_until '[[ $(gpus_of four) == 2 ]]' 40
 ok "one of the two gives way, and goes on with two" wait_until '(($(gpus_of one) + $(gpus_of two) == 6))' 40
 touch "$gates/four.end"

@@ -73,7 +73,7 @@ let_go "$third"
 for name in one two; do
     ok "$name: trains on four GPUs when the third job has ended" wait_until "[[ \$(ranks_of $name) == 4 ]]" 90
 done
-job[four]=$(learn four 1000000000 --arena-gpus=2 --arena-steps=10)
+job[four]=$(learn four 1000000000 --arena-gpus=2 --time=60)
 ok "four: trains on two GPUs" wait_until '[[ $(ranks_of four) == 2 ]]' 90
 ok "one of the two gave way, and trains on two" wait_until '(($(ranks_of one) + $(ranks_of two) == 6))' 90
 cancel() {

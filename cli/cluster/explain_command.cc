@@ -34,6 +34,7 @@ struct Explanation {
     std::string unsaved;
     std::string promise;              ///< "" = nothing was promised
     std::vector<std::string> passed;  ///< who started before it, and why that costs it nothing
+    std::string work;                 ///< what is believed of it, and from what
     std::int64_t chosen = -1;
     std::vector<Offer> offers;
     std::vector<std::pair<Grid, std::string>> infeasible;
@@ -89,6 +90,8 @@ Result<Explanation> parse_explanation(const Json& json) {
         slowdown.text("mode", out.slowdown);
         slowdown.text("words", out.slow_words, 512);
     }
+    if (const Json* told = fields.has("work") ? fields.object("work") : nullptr)
+        JsonFields(*told, "work", error).text("words", out.work, 1024);
     if (fields.has("array")) fields.text("array", out.array, 1024);
     if (fields.has("unsaved")) fields.text("unsaved", out.unsaved, 1024);
     if (fields.has("avoids")) fields.texts("avoids", out.avoids, 4096, 1024);
@@ -240,6 +243,7 @@ void print_promise(const Explanation& e) {
 void print_explanation(JobId job, const Explanation& e, const Config& config, const Shown& shown) {
     fmt::print("JobId={} {}{}{}\n", job, e.state, e.reason.empty() ? "" : ": ", e.reason);
     print_promise(e);
+    if (!e.work.empty()) print_wrapped("Work: ", printable(e.work, 1024));
     print_slowdown(job, e);
     print_emulated(config);
     const std::size_t hidden = e.offers.empty() ? 0 : print_offers(e, shown);

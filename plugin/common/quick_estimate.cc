@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <bit>
+#include <map>
+#include <numeric>
 
 #include "base/text.h"
 #include "core/limits.h"
@@ -35,36 +37,86 @@ std::optional<QuickEstimate::Shape> parse_shape(std::string_view word) {
         {std::string(parts[0]), *nodes, *each, 1}, std::string(parts[5]), *seconds, *source};
 }
 
+/// Of each shape whether it is the slowest of its GPU type.
+std::vector<bool> slowest_of_types(const std::vector<QuickEstimate::Shape>& shapes) {
+    std::map<std::string_view, std::size_t> slowest;
+    for (std::size_t i = 0; i < shapes.size(); ++i) {
+        std::size_t& at = slowest.try_emplace(shapes[i].grid.gpu_type, i).first->second;
+        if (shapes[i].iteration_s > shapes[at].iteration_s) at = i;
+    }
+    std::vector<bool> is_slowest(shapes.size());
+    for (const auto& [type, at] : slowest) is_slowest[at] = true;
+    return is_slowest;
+}
+
+/// The places of those that stay when others go, the last first, until the sizes of the rest come
+/// to no more than `most`: the slowest of each type go after all others.
+std::vector<std::size_t> keep_first(const std::vector<QuickEstimate::Shape>& shapes,
+                                    const std::vector<std::size_t>& sizes, std::size_t most) {
+    std::size_t sum = std::accumulate(sizes.begin(), sizes.end(), std::size_t{0});
+    std::vector<bool> kept(shapes.size(), true);
+    const std::vector<bool> is_slowest = slowest_of_types(shapes);
+    for (const bool slowest_too : {false, true})
+        for (std::size_t i = shapes.size(); i-- > 0 && sum > most;) {
+            if (!kept[i] || (is_slowest[i] && !slowest_too)) continue;
+            kept[i] = false;
+            sum -= sizes[i];
+        }
+    std::vector<std::size_t> places;
+    for (std::size_t i = 0; i < shapes.size(); ++i)
+        if (kept[i]) places.push_back(i);
+    return places;
+}
+
+std::string word_of(const QuickEstimate::Shape& shape) {
+    return fmt::format(" {}:{}:{}:{:.4g}:{}:{}", shape.grid.gpu_type, shape.grid.nodes,
+                       shape.grid.gpus_per_node, shape.iteration_s, to_string(shape.source),
+                       shape.plan);
+}
+
 }  // namespace
+
+void keep_most_shapes(std::vector<QuickEstimate::Shape>& shapes) {
+    if (shapes.size() <= QuickEstimate::max_shapes) return;
+    std::vector<QuickEstimate::Shape> all;
+    std::swap(all, shapes);
+    const std::vector<bool> is_slowest = slowest_of_types(all);
+    for (std::size_t i = 0; i < all.size(); ++i)
+        if (is_slowest[i] || std::has_single_bit(static_cast<std::uint64_t>(all[i].grid.gpus())))
+            shapes.push_back(std::move(all[i]));
+    std::swap(all, shapes);
+    shapes.clear();
+    for (const std::size_t i :
+         keep_first(all, std::vector<std::size_t>(all.size(), 1), QuickEstimate::max_shapes))
+        shapes.push_back(std::move(all[i]));
+}
 
 QuickEstimate quick_estimate(const std::vector<Offer>& offers, bool complete) {
     QuickEstimate estimate;
     estimate.complete = complete;
-    const bool too_many = offers.size() > QuickEstimate::max_shapes;
     for (const Offer& offer : offers) {
-        const auto gpus = static_cast<std::uint64_t>(offer.grid.gpus());
-        if (too_many && !std::has_single_bit(gpus)) continue;
         std::string plan = short_form(offer.plan);
-        if (estimate.shapes.size() == QuickEstimate::max_shapes ||
-            !is_type_name(offer.grid.gpu_type) || !is_plan(plan))
-            continue;
+        if (!is_type_name(offer.grid.gpu_type) || !is_plan(plan)) continue;
         Grid grid = offer.grid;
         grid.stages = 1;
         estimate.shapes.push_back(
             {std::move(grid), std::move(plan), offer.estimate.iteration_s, offer.estimate.source});
     }
+    keep_most_shapes(estimate.shapes);
     return estimate;
 }
 
 std::string format_estimate(const QuickEstimate& estimate) {
     std::string text = fmt::format("{} {}", version, estimate.complete ? "complete" : "partial");
+    std::vector<std::string> words;
+    std::vector<std::size_t> sizes;
     for (const QuickEstimate::Shape& shape : estimate.shapes) {
-        const std::string word = fmt::format(
-            " {}:{}:{}:{:.4g}:{}:{}", shape.grid.gpu_type, shape.grid.nodes,
-            shape.grid.gpus_per_node, shape.iteration_s, to_string(shape.source), shape.plan);
-        if (text.size() + word.size() > QuickEstimate::max_bytes) break;
-        text += word;
+        words.push_back(word_of(shape));
+        sizes.push_back(words.back().size());
     }
+    for (const std::size_t i :
+         keep_first(estimate.shapes, sizes, QuickEstimate::max_bytes - text.size()))
+        text += words[i];
     for (const std::string& name : estimate.would_fit) text += fmt::format(" {}{}", fit, name);
     if (estimate.shapes.empty() && !estimate.none.empty())
         text += std::string(none) + printable(estimate.none, QuickEstimate::max_why);

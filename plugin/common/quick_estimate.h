@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // QuickEstimate: what sbatch finds out about a request before it submits it: the shapes that the
 // cluster could give it and how long an iteration would take. It travels beside the request record,
-// and makes the one line that the user sees at submit; nothing is decided by it. Whoever submits
-// can forge it, and misinforms nobody but himself.
+// and makes the lines that the user sees at submit, and the time limit of a job that says its steps
+// (steps_limit.h). Whoever submits can forge it, and misinforms nobody but himself: the scheduler
+// believes steps by its own estimate.
 #pragma once
 
 #include <optional>
@@ -33,12 +34,14 @@ struct QuickEstimate {
 };
 
 /// Of more than max_shapes offers, best first, those that are left when counts that are no powers
-/// of two go, and then the last ones.
+/// of two go, and then the last ones; but the slowest of each GPU type stays.
 QuickEstimate quick_estimate(const std::vector<Offer>& offers, bool complete);
+/// The same of shapes of several types.
+void keep_most_shapes(std::vector<QuickEstimate::Shape>& shapes);
 
 /// "v2 complete a40:1:4:0.512:analytic:pp1,dp4,tp1,mb2x2 ...": type, nodes, GPUs of each, seconds,
-/// source, plan; of more than max_bytes the first. Without any, "fit:NAME" for what would fit,
-/// and last "none REASON".
+/// source, plan; of more than max_bytes the first, and the slowest of each type. Without any,
+/// "fit:NAME" for what would fit, and last "none REASON".
 std::string format_estimate(const QuickEstimate&);
 /// Nothing for another version or malformed text.
 std::optional<QuickEstimate> parse_estimate(std::string_view text);

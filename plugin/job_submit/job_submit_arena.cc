@@ -199,6 +199,7 @@ SubmitFacts facts_of(const job_desc_msg_t* job) {
     f.shape_given = shape_given(job);
     take_memory(job, f);
     f.tmp_mb = job->pn_min_tmp_disk == NO_VAL ? 0 : job->pn_min_tmp_disk;
+    f.limit_given = job->time_limit != NO_VAL || (job->time_min != NO_VAL && job->time_min != 0);
     f.comment = text_of(job->comment);
     f.priority_given = job->priority != NO_VAL && job->priority != INFINITE && job->priority != 0;
     f.gpu_option = gpu_option(job);
@@ -327,6 +328,8 @@ void normalise(job_desc_msg_t* job, bool elastic) {
 void write_acceptance(job_desc_msg_t* job, const arena::Acceptance& accepted) {
     normalise(job, accepted.request.elastic);
     assign_text(&job->admin_comment, accepted.admin_comment);
+    if (accepted.limit_minutes > 0)
+        job->time_limit = static_cast<std::uint32_t>(accepted.limit_minutes);
     drop_entries(job->environment, job->env_size, arena::is_stale_variable);
     drop_entries(job->spank_job_env, job->spank_job_env_size, arena::is_arena_option_control);
     append_entry(job->spank_job_env, job->spank_job_env_size,
@@ -351,6 +354,15 @@ std::int64_t limit_s_of(const job_desc_msg_t* job, const part_record_t* part) {
     return minutes == INFINITE || minutes == NO_VAL ? 0 : std::int64_t{60} * minutes;
 }
 
+std::int64_t least_limit_s(const job_desc_msg_t* job,
+                           const std::vector<const part_record_t*>& parts) {
+    std::int64_t least_s = 0;
+    for (const part_record_t* part : parts)
+        if (const std::int64_t limit_s = limit_s_of(job, part); limit_s > 0)
+            least_s = least_s == 0 ? limit_s : std::min(least_s, limit_s);
+    return least_s;
+}
+
 int take_in(job_desc_msg_t* job, arena::Request request, SubmitFacts facts, std::uint32_t uid,
             char** message) {
     const auto site = context->current();
@@ -367,7 +379,7 @@ int take_in(job_desc_msg_t* job, arena::Request request, SubmitFacts facts, std:
     arena::ClusterFacts cluster;
     if (!read_cluster(parts, cluster))
         return refuse(arena::environment_error(other_slurm), uid, message);
-    facts.limit_s = limit_s_of(job, parts.front());
+    facts.limit_s = least_limit_s(job, parts);
     facts.limits = arena::hard_limits(job, parts);
     facts.rendezvous =
         text_of(find_variable(job->environment, job->env_size, arena::rendezvous_variable));

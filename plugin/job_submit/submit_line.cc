@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/count_text.h"
@@ -15,13 +16,6 @@
 namespace arena {
 namespace {
 
-std::string grouped(std::int64_t n) {
-    std::string digits = std::to_string(n);
-    for (std::ptrdiff_t at = static_cast<std::ptrdiff_t>(digits.size()) - 3; at > 0; at -= 3)
-        digits.insert(static_cast<std::size_t>(at), ",");
-    return digits;
-}
-
 std::string model_text(const Model& model) {
     std::string text = printable(model.name, 64);
     if (model.family != Family::custom) text += " " + count_text(parameter_count(model));
@@ -29,19 +23,6 @@ std::string model_text(const Model& model) {
     if (model.family == Family::wide_resnet)
         text += fmt::format(", {0}x{0} pixels", model.image_size);
     return text + ", " + std::string(to_string(model.precision));
-}
-
-const QuickEstimate::Shape* best_shape(const Request& request, const QuickEstimate& estimate,
-                                       std::int64_t tmp_mb, const ClusterFacts& facts,
-                                       const SiteFacts& site) {
-    const std::vector<TypePool> pools = pools_for(request, tmp_mb, facts, site);
-    for (const QuickEstimate::Shape& shape : estimate.shapes) {
-        const std::int64_t gpus = shape.grid.gpus();
-        if (gpus < request.min_gpus || (request.max_gpus != 0 && gpus > request.max_gpus)) continue;
-        for (const TypePool& pool : pools)
-            if (pool.type() == shape.grid.gpu_type && pool.can_place(gpus)) return &shape;
-    }
-    return nullptr;
 }
 
 /// Iterations of the best shape that the time limit has room for; what the request asks for beyond
@@ -89,13 +70,32 @@ std::string plan_line(const Request& request, const std::string& plan) {
 
 }  // namespace
 
+std::vector<const QuickEstimate::Shape*> possible_shapes(const Request& request,
+                                                         const QuickEstimate& estimate,
+                                                         std::int64_t tmp_mb,
+                                                         const ClusterFacts& facts,
+                                                         const SiteFacts& site) {
+    const std::vector<TypePool> pools = pools_for(request, tmp_mb, facts, site);
+    std::vector<const QuickEstimate::Shape*> possible;
+    for (const QuickEstimate::Shape& shape : estimate.shapes) {
+        const std::int64_t gpus = shape.grid.gpus();
+        if (gpus < request.min_gpus || (request.max_gpus != 0 && gpus > request.max_gpus)) continue;
+        if (std::any_of(pools.begin(), pools.end(), [&](const TypePool& pool) {
+                return pool.type() == shape.grid.gpu_type && pool.can_place(gpus);
+            }))
+            possible.push_back(&shape);
+    }
+    return possible;
+}
+
 std::string submit_line(const Request& request, const std::optional<QuickEstimate>& estimate,
                         std::int64_t tmp_mb, const ClusterFacts& facts, const SiteFacts& site,
                         std::int64_t limit_s) {
     std::string text = "arena: " + model_text(request.model);
     if (!estimate) return text;
-    const QuickEstimate::Shape* best = best_shape(request, *estimate, tmp_mb, facts, site);
-    if (!best) return text + (estimate->complete ? none_text(request, *estimate) : "");
+    const auto possible = possible_shapes(request, *estimate, tmp_mb, facts, site);
+    if (possible.empty()) return text + (estimate->complete ? none_text(request, *estimate) : "");
+    const QuickEstimate::Shape* best = possible.front();
     text += fmt::format("; best {}{} {} ({})", estimate->complete ? "" : "found ",
                         short_form(best->grid), human_seconds(best->iteration_s),
                         to_string(best->source));

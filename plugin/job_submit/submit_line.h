@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "planner/requests/cluster_rules.h"
 #include "plugin/common/quick_estimate.h"
@@ -14,8 +15,16 @@
 
 namespace arena {
 
+/// Those of the estimate, best first, that the request allows and the nodes of its partitions have.
+/// Good as long as the estimate is.
+std::vector<const QuickEstimate::Shape*> possible_shapes(const Request& request,
+                                                         const QuickEstimate& estimate,
+                                                         std::int64_t tmp_mb,
+                                                         const ClusterFacts& facts,
+                                                         const SiteFacts& site);
+
 /// limit_s: 0 = none. tmp_mb: sbatch --tmp. Up to three lines, without a line end. Of the estimate
-/// only shapes count that the request allows and the nodes of its partitions have.
+/// only possible_shapes() count.
 std::string submit_line(const Request& request, const std::optional<QuickEstimate>& estimate,
                         std::int64_t tmp_mb, const ClusterFacts& facts, const SiteFacts& site,
                         std::int64_t limit_s);

@@ -12,6 +12,7 @@
 #include "core/limits.h"
 #include "planner/requests/build_request.h"
 #include "planner/search/would_fit.h"
+#include "plugin/job_submit/steps_limit_rules.h"
 #include "plugin/job_submit/submit_line.h"
 #include "request/options.h"
 #include "request/rendezvous.h"
@@ -306,6 +307,8 @@ Result<Acceptance> accept_request(Request request, const SubmitFacts& facts,
     if (Status s = check_some_plan(estimate); !s) return s.error();
     if (Status s = check_limits(request, facts.limits, facts.tmp_mb, cluster, site); !s)
         return s.error();
+    const StepsLimit limit = limit_by_steps(request, estimate, facts, cluster, site);
+    request.iteration_s = limit.iteration_s;
     Result<std::string> record = format_record(request);
     if (!record) return record.error();
     std::string model = printable(request.model.name, 64);
@@ -313,9 +316,11 @@ Result<Acceptance> accept_request(Request request, const SubmitFacts& facts,
     Acceptance accepted;
     accepted.admin_comment = "arena:v1 state=submitted model=" + model;
     accepted.record = std::move(*record);
-    accepted.note = submit_line(request, estimate, facts.tmp_mb, cluster, site, facts.limit_s);
+    accepted.limit_minutes = limit.minutes;
+    const std::int64_t limit_s = limit.minutes > 0 ? 60 * limit.minutes : facts.limit_s;
+    accepted.note = submit_line(request, estimate, facts.tmp_mb, cluster, site, limit_s);
     for (const std::string& note :
-         {launcher_note(facts, request), note_for(facts), array_note(request)})
+         {limit.note, launcher_note(facts, request), note_for(facts), array_note(request)})
         if (!note.empty()) accepted.note += "\n" + note;
     accepted.request = std::move(request);
     return accepted;

@@ -48,7 +48,9 @@ struct SubmitFacts {
     std::string comment;       ///< sbatch --comment, may hold "arena:..."
     std::string rendezvous;    ///< value of ARENA_RDZV_HOST in the job's environment
     std::string estimate;      ///< value of ARENA_ESTIMATE in the control environment
-    std::int64_t limit_s = 0;  ///< time limit that the job will have; 0 = none
+    std::int64_t limit_s = 0;  ///< time limit that the job will have, of several partitions' the
+                               ///< least; 0 = none
+    bool limit_given = false;  ///< by its user: --time, or --time-min
     std::vector<HardLimit> limits = {};
 };
 
@@ -60,7 +62,8 @@ struct Acceptance {
     Request request;
     std::string record;  ///< new value of ARENA_RECORD
     std::string admin_comment;
-    std::string note;  ///< shown to the user; may be empty
+    std::string note;                ///< shown to the user; may be empty
+    std::int64_t limit_minutes = 0;  ///< the time limit that it gets; 0 = it keeps the one it has
 };
 
 /// The request of this job: nothing for an ordinary job (no channel used), an error for a bad one.

@@ -25,6 +25,7 @@ libarena_sched_logic_la_SOURCES = \
 	plugin/sched/host/carrier_time.h plugin/sched/host/carrier_time.cc \
 	plugin/sched/history/histogram.h \
 	plugin/sched/history/history_file.h plugin/sched/history/history_file.cc \
+	plugin/sched/history/past_use.h plugin/sched/history/past_use.cc \
 	plugin/sched/history/job_history.h plugin/sched/history/job_history.cc \
 	plugin/sched/promises/promise_watch.h plugin/sched/promises/promise_watch.cc \
 	plugin/sched/promises/promise_words.h plugin/sched/promises/promise_words.cc \
@@ -45,6 +46,7 @@ libarena_sched_logic_la_SOURCES = \
 	plugin/sched/plans/memory_room.h plugin/sched/plans/memory_room.cc \
 	plugin/sched/plans/plan_desk.h plugin/sched/plans/plan_desk.cc \
 	plugin/sched/plans/offer_book.h plugin/sched/plans/offer_book.cc \
+	plugin/sched/belief/belief.h plugin/sched/belief/belief.cc \
 	plugin/sched/round/books.h plugin/sched/round/books.cc \
 	plugin/sched/round/blocked_offers.h plugin/sched/round/blocked_offers.cc \
 	plugin/sched/round/queue.h plugin/sched/round/queue.cc \

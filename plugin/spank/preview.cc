@@ -159,7 +159,7 @@ std::string preview(const std::vector<PlanQuery>& queries, std::chrono::millisec
     }
     std::stable_sort(shapes.begin(), shapes.end(),
                      [](const auto& a, const auto& b) { return a.iteration_s < b.iteration_s; });
-    if (shapes.size() > QuickEstimate::max_shapes) shapes.resize(QuickEstimate::max_shapes);
+    keep_most_shapes(shapes);
     const bool complete = done >= queries.size();
     return format_estimate({complete, std::move(shapes), std::move(would_fit),
                             complete ? join(none, "; ") : std::string()});

@@ -236,6 +236,7 @@ Json format_object(const Request& r) {
     for (auto& [key, text] : option_settings(r)) out[key] = text;
     for (const NumberMember& m : number_members)
         if (r.*m.member != 0) out[m.key] = r.*m.member;
+    if (r.iteration_s > 0) out["iteration_s"] = r.iteration_s;
     for (const auto& [key, member] : flag_members)
         if (r.*member) out[key] = true;
     return out;
@@ -266,6 +267,7 @@ Result<Request> read_request(const Json& object) {
                                 record_version));
     for (const NumberMember& m : number_members) reader.integer(m.key, 0, m.max, r.*m.member);
     for (const NumberMember& m : earlier_members) reader.integer(m.key, 0, m.max, r.*m.member);
+    reader.number("iteration_s", max_iteration_s, r.iteration_s);
     const std::vector<Setting> settings = read_settings(reader);
     const Json* model = reader.find("model");
     if (model == nullptr)

@@ -23,6 +23,7 @@ inline constexpr std::size_t max_directives = 64;
 inline constexpr std::string_view record_variable = "ARENA_RECORD";
 inline constexpr std::int64_t max_steps = std::int64_t{1} << 40;
 inline constexpr std::int64_t max_memory_mb = 1 << 30;
+inline constexpr double max_iteration_s = 1e12;
 
 struct Request {
     Model model;  ///< normalised: every field checked
@@ -42,7 +43,10 @@ struct Request {
     std::optional<SlowdownMode> slowdown;  ///< not given: the site's slowdown.default
     bool loan = false;                     ///< may have lent nodes; only of an elastic job
     std::int64_t steps = 0;  ///< iterations to do; 0 = not given, the time limit stands for it
-    bool user_hold = false;  ///< sbatch --hold: stay away until released
+    /// Seconds of an iteration by which job_submit/arena judged the time limit against the steps; 0
+    /// = it did not. By what its submitter told: see plugin/sched/belief/belief.h.
+    double iteration_s = 0;
+    bool user_hold = false;            ///< sbatch --hold: stay away until released
     std::int64_t cpus_per_gpu = 0;     ///< by an option of ours or of sbatch's; 0 = not given
     std::int64_t mem_per_gpu_mb = 0;   ///< the same
     std::int64_t mem_per_node_mb = 0;  ///< --mem, of each node of whatever shape; 0 = not given

@@ -130,6 +130,7 @@ struct LoanScene : Scene {
         if (left > 0) {
             wanted.steps = static_cast<std::int64_t>(trained_s / offer.estimate.iteration_s) + left;
             view.record = must(format_record(wanted));
+            view.time_limit_s = 2 * trained_s;
         }
         view.nodes_open = true;
         for (const std::string& name : nodes) {

@@ -38,6 +38,7 @@ Request sample() {
     r.cpus_per_gpu = 4;
     r.mem_per_gpu_mb = 8192;
     r.mem_per_node_mb = 4;
+    r.iteration_s = 0.512;
     return r;
 }
 
@@ -157,6 +158,8 @@ TEST(forged_records_are_refused) {
     refuses(replaced(good, "\"mem_per_node_mb\":4", "\"mem_per_node_mb\":1e400"), "JSON");
     refuses(replaced(good, "\"mem_per_node_mb\":4", "\"mem_per_node_mb\":4.5"), "mem_per_node_mb");
     refuses(replaced(good, "\"user_hold\":true", "\"user_hold\":1"), "user_hold");
+    refuses(replaced(good, "\"iteration_s\":0.512", "\"iteration_s\":-1"), "iteration_s");
+    refuses(replaced(good, "\"iteration_s\":0.512", "\"iteration_s\":1e13"), "iteration_s");
     refuses(replaced(good, "\"llama\"", "\"lama\""), "family");
     refuses(replaced(good, "\"hidden\":2048", "\"hidden\":-1"), "hidden");
     refuses(replaced(good, "\"hidden\":2048", "\"hidden\":1e300"), "hidden");

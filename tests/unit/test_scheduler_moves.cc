@@ -23,7 +23,7 @@ struct MovesScene : Scene {
         request.min_gpus = 1;
         request.max_gpus = 4;
         request.steps = 1000000;
-        job(1, request);
+        job(1, request).time_limit_s = 365 * 86400.0;
         plan = scheduler();
         plan->round();
         ck_assert(called(host, "start 1 n1"));
@@ -52,7 +52,7 @@ struct MovesScene : Scene {
         Request request = Scene::request();
         request.min_gpus = request.max_gpus = 2;
         request.steps = 10;
-        job(2, request);
+        job(2, request).time_limit_s = 600;
     }
     double iteration_s() { return host.last_shape.offer.estimate.iteration_s; }
 };
@@ -159,6 +159,7 @@ TEST(a_requeue_does_not_make_a_job_young_again) {
             request.min_gpus = request.max_gpus = 4;
             request.steps = id == 1 ? 1000000 : 10;
             JobView& job = scene.job(id, request);
+            job.time_limit_s = id == 1 ? 365 * 86400.0 : 600;
             job.submit_s = job.eligible_s = at_s - 60;  // Slurm's, of the requeue
             job.facts.restart = job.facts.mark->restart = id == 1 ? 1 : 0;
         }

@@ -389,6 +389,7 @@ TEST(a_job_on_a_quarantined_node_leaves_where_it_pays) {
         request.elastic = true;
         request.steps = 10;
         s.view(1).record = format_record(request).value();
+        s.view(1).time_limit_s = 8000;
         s.host.view.node_records[0].extra = "arena:v1 slow=1:compute:1.10 seen=2";
     }),
                   "it has little left to do");

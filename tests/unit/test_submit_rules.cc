@@ -8,6 +8,7 @@
 
 #include "planner/hardware/hardware.h"
 #include "planner/requests/build_request.h"
+#include "plugin/common/steps_limit.h"
 #include "plugin/job_submit/modify_rules.h"
 #include "plugin/job_submit/submit_line.h"
 #include "plugin/job_submit/submit_rules.h"
@@ -464,6 +465,33 @@ TEST(a_long_list_of_offers_keeps_powers_of_two) {
     ck_assert(parse_estimate(format_estimate(e)) == e);
 }
 
+TEST(whatever_an_estimate_loses_the_slowest_shape_of_each_type_stays) {
+    std::vector<QuickEstimate::Shape> shapes;
+    const std::string plan = "pp1,dp4,tp1,mb2x2";
+    for (const char* type : {"fast", "slow"})
+        for (std::int64_t n = 1; n <= 100; ++n)
+            shapes.push_back({{type, 1, n, 1}, plan, (*type == 'f' ? 1.0 : 300.0) + double(n), {}});
+    shapes[50].iteration_s = 200;  // 51 GPUs of the fast type
+    const auto has = [](const auto& list, const char* type, std::int64_t gpus) {
+        return std::any_of(list.begin(), list.end(), [&](const QuickEstimate::Shape& shape) {
+            return shape.grid.gpu_type == type && shape.grid.gpus() == gpus;
+        });
+    };
+    keep_most_shapes(shapes);
+    ck_assert_uint_eq(shapes.size(), 16);  // 1 to 64 of each, and these two
+    ck_assert(has(shapes, "fast", 51) && has(shapes, "slow", 100) && !has(shapes, "slow", 99));
+    QuickEstimate e;
+    for (std::int64_t n = 1; n <= 96; ++n)
+        e.shapes.push_back({{n == 96 ? "slow" : std::string(60, 'x'), 1, n, 1},
+                            "pp16,dp4096,tp64,mb65536x1048576,vpp12,cp16,ep64,selective,zero1,sp",
+                            n == 95 ? 900.0 : double(n),
+                            {}});
+    const auto read = parse_estimate(format_estimate(e));
+    ck_assert(read && read->shapes.size() < e.shapes.size());
+    ck_assert(has(read->shapes, "slow", 96) && has(read->shapes, std::string(60, 'x').c_str(), 95));
+    ck_assert(has(read->shapes, std::string(60, 'x').c_str(), 1));
+}
+
 TEST(a_long_estimate_loses_its_last_shapes_and_stays_readable) {
     QuickEstimate e;
     const std::string type(60, 'x');
@@ -509,6 +537,102 @@ TEST(one_line_says_how_a_request_was_understood_and_how_it_would_run) {
     e.shapes.clear();
     same(line(unnamed(), 1800), model);
     same(submit_line(unnamed(), std::nullopt, 0, cluster(), site(), 0), model);
+}
+
+/// 2 s an iteration on the slowest GPUs that it may have, and 70 s to start.
+TEST(the_steps_that_a_job_says_become_its_time_limit) {
+    QuickEstimate e;
+    e.shapes = {{{"h100", 1, 4, 1}, "pp1,dp4,tp1,mb2x8", 0.5, Source::analytic},
+                {{"a40", 1, 2, 1}, "pp1,dp2,tp1,mb8x4", 2, Source::analytic},
+                {{"l4", 1, 1, 1}, "pp1,dp1,tp1,mb8x8", 50, Source::analytic}};  // not in main
+    SubmitFacts f = batch_job();
+    SiteFacts s = site();
+    const auto taken = [&](std::vector<Setting> more) {
+        f.estimate = format_estimate(e);
+        return must(accept_request(request(std::move(more)), f, cluster(), s));
+    };
+    const auto says = [](const Acceptance& a, const std::string& words) {
+        ck_assert_msg(a.note.find(words) != std::string::npos, "%s", a.note.c_str());
+    };
+    const std::vector<Setting> steps = {{"steps", "1000"}};
+    const Acceptance shortened = taken(steps);  // 2 * 2 * 1000 + 70 s
+    ck_assert_int_eq(shortened.limit_minutes, 68);
+    ck_assert(must(parse_record(shortened.record)).iteration_s == 2);
+    says(shortened, "arena: the time limit is 68 minutes, twice the time of 1,000 iterations on");
+    says(taken({{"steps", "1"}}), "the time limit is 2 minutes");
+    ck_assert_int_eq(taken({{"steps", "1000"}, {"types", "h100"}}).limit_minutes, 18);
+    ck_assert_int_eq(taken({}).limit_minutes, 0);
+    ck_assert_int_eq(taken({{"steps", "1099511627776"}}).limit_minutes, most_limit_minutes);
+    // What the partition gives is shorter, or as long.
+    f.limit_s = 68 * 60;
+    ck_assert_int_eq(taken(steps).limit_minutes, 0);
+    f.limit_s = 69 * 60;
+    ck_assert_int_eq(taken(steps).limit_minutes, 68);
+    // --time is kept.
+    f.limit_given = true;
+    const Acceptance longer = taken(steps);
+    ck_assert_int_eq(longer.limit_minutes, 0);
+    says(longer,
+         "arena: --time of 69.0 min is longer than the 68 minutes for 1,000 iterations: the job's "
+         "place goes by its limit; --time=68 or less to be placed by its steps");
+    for (const std::int64_t minutes : {68, 5}) {
+        f.limit_s = 60 * minutes;
+        ck_assert(taken(steps).note.find("place") == std::string::npos);
+    }
+    f.limit_s = 0;
+    says(taken(steps), "arena: no time limit is longer than the 68 minutes for 1,000 iterations");
+    // Under the other order nobody's limit is Arena's business.
+    f.limit_given = false;
+    for (const auto& [policy, order] : {std::pair("arena", "value"), {"fifo", "priority"}}) {
+        s.config.policy = policy;
+        s.config.order = order;
+        const Acceptance other = taken(steps);
+        ck_assert_int_eq(other.limit_minutes, 0);
+        ck_assert(other.note.find("limit") == std::string::npos);
+        ck_assert(must(parse_record(other.record)).iteration_s == 0);
+    }
+}
+
+/// A limit by the fast type alone would end an honest job on the slow one.
+TEST(a_limit_is_shortened_only_by_what_is_known_of_the_slowest_plan) {
+    QuickEstimate e;
+    const auto taken = [&] {
+        SubmitFacts f = batch_job();
+        f.limit_s = 86400;
+        f.estimate = e.shapes.empty() ? std::string() : format_estimate(e);
+        Request r = request({{"steps", "1000"}});
+        r.iteration_s = 1e-9;  // forged
+        return must(accept_request(std::move(r), f, cluster(), site()));
+    };
+    const auto unknown = [&] {
+        const Acceptance a = taken();
+        ck_assert_int_eq(a.limit_minutes, 0);
+        ck_assert(must(parse_record(a.record)).iteration_s == 0);
+        ck_assert_msg(
+            a.note.find("the time of 1,000 iterations is not known yet") != std::string::npos, "%s",
+            a.note.c_str());
+    };
+    unknown();
+    e.complete = false;
+    e.shapes = {{{"h100", 1, 4, 1}, "pp1,dp4,tp1,mb2x8", 0.5, Source::analytic}};
+    unknown();  // a40 was not reached
+    e.complete = true;
+    ck_assert_int_eq(taken().limit_minutes, 18);  // no plan fits there
+    e.complete = false;
+    e.shapes.push_back({{"a40", 1, 2, 1}, "pp1,dp2,tp1,mb8x4", 2, Source::analytic});
+    ck_assert_int_eq(taken().limit_minutes, 68);
+}
+
+TEST(steps_count_as_far_as_the_limit_that_they_would_get) {
+    for (const std::int64_t steps : {1L, 7L, 1000L, 1L << 40})
+        for (const double iteration_s : {1e-6, 0.3, 7.0, 4000.0}) {
+            const auto most_s = 60.0 * double(minutes_for_steps(steps, iteration_s, 70));
+            ck_assert(steps_are_enforced(steps, iteration_s, 70, most_s));
+            ck_assert(steps_are_enforced(steps, iteration_s, 70, 60));
+            ck_assert(!steps_are_enforced(steps, iteration_s, 70, most_s + 60));
+            ck_assert(!steps_are_enforced(steps, iteration_s, 70, 0));
+        }
+    ck_assert(!steps_are_enforced(0, 1, 70, 60));
 }
 
 TEST(the_answer_says_what_the_plan_asks_of_the_script) {

@@ -52,11 +52,13 @@ bool write_all(int fd, std::string_view text) {
 }  // namespace
 
 std::string format_history_line(const HistoryLine& line) {
-    return dump_json({{"t", line.at_s},
-                      {"job", line.job},
-                      {"uid", line.uid},
-                      {"state", line.state},
-                      {"text", line.text}});
+    Json json{{"t", line.at_s},
+              {"job", line.job},
+              {"uid", line.uid},
+              {"state", line.state},
+              {"text", line.text}};
+    if (line.used) json.update({{"used", *line.used}, {"account", line.account}});
+    return dump_json(json);
 }
 
 Result<HistoryLine> parse_history_line(std::string_view text) {
@@ -71,6 +73,10 @@ Result<HistoryLine> parse_history_line(std::string_view text) {
     fields.integer("uid", uid, 0, UINT32_MAX);
     fields.text("state", line.state, 64);
     fields.text("text", line.text, 1024);
+    if (fields.has("used")) {
+        fields.number("used", line.used.emplace(), 0, 1);
+        fields.text("account", line.account, 256);
+    }
     if (error) return *error;
     line.job = static_cast<JobId>(job);
     line.uid = static_cast<std::uint32_t>(uid);

@@ -52,6 +52,7 @@ JobPast& JobHistory::keep(const HistoryLine& line) {
         bytes_ += job_bytes;
     }
     past.over = line.state == over_state;
+    if (line.used) uses_.note(line.uid, line.account, *line.used);
     past.events.push_back({line.at_s, line.state, line.text});
     std::size_t grown = size_of(past.events.back());
     if (past.events.size() > limits_.events) {

@@ -7,11 +7,13 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "core/cluster.h"
+#include "plugin/sched/history/past_use.h"
 
 namespace arena {
 
@@ -21,7 +23,16 @@ struct HistoryLine {
     JobId job = 0;    ///< 0: it is about nodes
     std::uint32_t uid = 0;
     std::string state, text;
+    /// Of a job that is over: how much of what it said it used (past_use.h), and in which account.
+    std::optional<double> used = {};
+    std::string account = {};
     bool operator==(const HistoryLine&) const = default;
+};
+
+/// What a job that ended used of what it said.
+struct JobUse {
+    double used = 1;
+    std::string account, text;
 };
 
 struct JobEvent {
@@ -57,18 +68,25 @@ class JobHistory {
     bool note(HistoryLine line);
     /// Beside its state: always an event of its own, and news.
     void add(HistoryLine line);
-    /// Those of which `gone` is true wait and run no more.
+    /// Those of which `gone` is true wait and run no more; `uses`: of those that ended well.
     template <typename Gone>
-    void end(Gone gone, double now_s) {
+    void end(Gone gone, double now_s, const std::map<JobId, JobUse>& uses = {}) {
         std::vector<JobId> ended;
         for (const auto& [touched, job] : alive_)
             if (gone(job)) ended.push_back(job);
-        for (const JobId job : ended)
-            add({.at_s = now_s,
-                 .job = job,
-                 .uid = jobs_.at(job).uid,
-                 .state = std::string(over_state),
-                 .text = {}});
+        for (const JobId job : ended) {
+            HistoryLine line{.at_s = now_s,
+                             .job = job,
+                             .uid = jobs_.at(job).uid,
+                             .state = std::string(over_state),
+                             .text = {}};
+            if (const auto use = uses.find(job); use != uses.end()) {
+                line.used = use->second.used;
+                line.account = use->second.account;
+                line.text = use->second.text;
+            }
+            add(std::move(line));
+        }
     }
     /// About nodes: a news item only.
     void tell(double now_s, std::string state, std::string text);
@@ -76,6 +94,10 @@ class JobHistory {
     void recall(HistoryLine line);
 
     [[nodiscard]] const JobPast* find(JobId job) const;
+    /// What the last jobs of a user, or of an account, used of what they said.
+    [[nodiscard]] PastUse past_use(std::uint32_t uid, const std::string& account) const {
+        return uses_.of(uid, account);
+    }
     /// Changes of state of all jobs, and of nodes; the oldest first.
     [[nodiscard]] const std::deque<HistoryLine>& news() const { return news_; }
     [[nodiscard]] std::size_t jobs() const { return jobs_.size(); }
@@ -95,6 +117,7 @@ class JobHistory {
     std::map<std::uint64_t, JobId> over_, alive_;
     std::uint64_t touches_ = 0;
     std::size_t bytes_ = 0;
+    PastUses uses_;
     std::deque<HistoryLine> news_;
     std::vector<HistoryLine> new_;
 };

@@ -92,6 +92,7 @@ struct JobView {
     ArrayPlace array;
     JobOwner owner;  ///< of an array's alone
     std::uint32_t user_id = 0;
+    std::string account;  ///< as Slurm charges it; "" = it has none
     RecordText record;
     std::string comment;      ///< the user's Comment, may hold "arena:..."
     std::uint64_t basis = 0;  ///< fingerprint of what a decision about the job rests on
@@ -159,6 +160,13 @@ struct CarrierView {
     std::uint32_t for_user = 0;  ///< whose job it measures for
 };
 
+/// A job of Arena's that ended by itself or by its time limit: neither failed nor cancelled.
+struct EndedJob {
+    JobView job;  ///< id, facts, owner's ids, plan, start and limit: no more
+    double end_s = 0;
+    bool by_limit = false;
+};
+
 struct ClusterView {
     Snapshot snapshot;  ///< time, nodes, node_sets; jobs empty
     /// Of the monotonic clock, read with the snapshot: what lasts is measured by it, since
@@ -180,6 +188,7 @@ struct ClusterView {
     /// Those that take new jobs: their nodes, in ascending order.
     std::map<std::string, std::vector<NodeIndex>, std::less<>> partitions;
     std::vector<JobView> jobs;
+    std::vector<EndedJob> ended;  ///< since the last reading
     std::vector<CarrierView> carriers;
     std::vector<ArrayCarrierView> arrays;
     std::vector<Occupied> running;  ///< everybody's, ours too

@@ -9,6 +9,7 @@
 
 #include "planner/requests/cluster_rules.h"
 #include "plugin/sched/arrays/array_book.h"
+#include "plugin/sched/belief/belief.h"
 #include "plugin/sched/checks/check_book.h"
 #include "plugin/sched/history/job_history.h"
 #include "plugin/sched/loans/loan_book.h"
@@ -72,6 +73,8 @@ struct JobStatus {
     std::string none_why;             ///< and why it has none
     std::vector<std::string> avoids;  ///< nodes that it avoids, and why
     std::string array;                ///< what becomes of it with its siblings; "" = it has none
+    std::optional<Belief> work;       ///< of one that takes part in decisions
+    std::string account;              ///< as Slurm charges it
     std::string unsaved;              ///< that it left without a checkpoint; "" = it did not
     SlowdownMode slowdown = SlowdownMode::off;
     std::size_t told = 0;  ///< a sum of what the history has last; 0 = nothing
@@ -88,6 +91,8 @@ struct Books {
     void note_unsaved(double at_s, JobId job, std::uint32_t uid);
     /// Forgets jobs that are not in the view. At the end of a round.
     void forget_gone(const ClusterView& view);
+    /// Of what jobs that ended used of what was believed of them.
+    [[nodiscard]] std::map<JobId, JobUse> uses_of(const std::vector<EndedJob>& ended);
 
     const SiteFacts site;
     const Policy* policy;

@@ -123,6 +123,8 @@ class Intake {
     [[nodiscard]] OfferList known_offers(const JobView& job, const EffectiveRequest& wanted);
     [[nodiscard]] double done(const JobView& job);
     [[nodiscard]] JobState state_of(const JobView& job, const EffectiveRequest& wanted);
+    void take_belief(JobState& state, const JobView& job, const EffectiveRequest& wanted,
+                     const std::vector<Offer>& offers, double run_s = 0);
     void take_part(const JobView& job, const SharedRequest& wanted, JobState state,
                    OfferList offers, Role role);
     void note(Note note) { round_.notes.push_back(std::move(note)); }
@@ -523,6 +525,7 @@ void Intake::add_running(const JobView& job, const SharedRequest& wanted, const 
     const double run_s = books_.clocks.age_s(job.id, job.start_s);
     state.start_s = now_s - run_s;
     if (state.time_limit_s > 0) state.time_limit_s = std::max(state.time_limit_s - run_s, 1.0);
+    take_belief(state, job, *wanted, *offers, run_s);
     const std::vector<std::string> slow = slow_nodes(job, state);
     if (!slow.empty() && leaves(job, wanted, plan, leave_slow(slow, books_.nodes))) return;
     round_.offers.emplace(job.id, books_.blocked.to_move_to(job.id, offers, plan.grid));
@@ -532,6 +535,7 @@ void Intake::add_running(const JobView& job, const SharedRequest& wanted, const 
 void Intake::add_returning(const JobView& job, const SharedRequest& wanted, const Offer& plan) {
     OfferList offers = known_offers(job, *wanted);
     JobState state = state_of(job, *wanted);
+    take_belief(state, job, *wanted, *offers);
     const std::int64_t gpus = plan.grid.gpus_per_node;
     for (NodeIndex index : job.nodes)
         round_.returns.push_back(
@@ -643,6 +647,7 @@ void Intake::add_waiting(const JobView& job, const SharedRequest& wanted, OfferL
         note_avoided(job, books_.statuses[job.id]);
         state = state_of(job, *wanted);
     }
+    take_belief(state, job, *wanted, *offers);
     if (lead != nullptr) take_lead(state, *lead, job, config_);
     if (!fits_node_limits(job, *offers))
         return wait_held(job, "PartitionNodeLimit", Note::Shown::slurms);
@@ -692,11 +697,32 @@ JobState Intake::state_of(const JobView& job, const EffectiveRequest& wanted) {
     state.node_set = job.node_set;
     for (const PartitionSlot& slot : job.slots) state.places.push_back(slot.place);
     state.done_iterations = done(job);
-    if (wanted.request.steps > 0) set_work_left(state, static_cast<double>(wanted.request.steps));
     state.time_limit_s = job.time_limit_s;
     state.elastic = wanted.request.elastic;
     state.restarts = job.facts.restart;
     return state;
+}
+
+/// Of a job whose state is known else. `offers`: none of one that waits to be planned and has its
+/// nodes.
+void Intake::take_belief(JobState& state, const JobView& job, const EffectiveRequest& wanted,
+                         const std::vector<Offer>& offers, double run_s) {
+    const auto steps = static_cast<double>(wanted.request.steps);
+    if (round_.options.order == QueueOrder::value) {
+        if (steps > 0) set_work_left(state, steps);
+        return;
+    }
+    std::vector<Offer> current;
+    if (offers.empty() && state.current) current.push_back(*state.current);
+    const std::vector<Offer>& possible = offers.empty() ? current : offers;
+    if (possible.empty()) return;
+    JobStatus& status = books_.statuses[job.id];
+    status.account = job.account;
+    status.work =
+        believe(wanted.request, job.time_limit_s, possible,
+                books_.history.past_use(job.user_id, job.account), books_.options.restart);
+    const Offer& plan = state.phase == JobPhase::running ? *state.current : possible.front();
+    set_believed_work(state, *status.work, run_s, plan.estimate.iteration_s);
 }
 
 void Intake::take_part(const JobView& job, const SharedRequest& wanted, JobState state,

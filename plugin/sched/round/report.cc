@@ -77,6 +77,20 @@ Json slowdown_of_job(const SlowdownBook& book, JobId job, SlowdownMode mode) {
             {"events", slow_events(book, job)}};
 }
 
+Json work_json(const JobStatus& status) {
+    const Belief& work = *status.work;
+    Json json{{"from", to_string(work.from)},
+              {"words", words_of(work, status.uid, status.account)},
+              {"steps", work.steps},
+              {"limit_s", work.limit_s}};
+    if (work.steps > 0) json["needs_s"] = work.needs_s;
+    if (work.past.jobs > 0)
+        json["past"] = {{"used", work.past.used},
+                        {"jobs", work.past.jobs},
+                        {"of", work.past.of_account ? "account" : "user"}};
+    return json;
+}
+
 Json check_counts(const CheckBook& book) {
     const CheckBook::Counts& counts = book.counts();
     return {{"running", book.running()}, {"started", counts.started}, {"healthy", counts.healthy},
@@ -248,6 +262,7 @@ std::string explain_json(Books& books, const Snapshot& snapshot, JobId job, cons
             [&](JobId other) { return may_know(books, other, asker); });
         !promise.is_null())
         json["promise"] = std::move(promise);
+    if (last.work) json["work"] = work_json(last);
     if (!last.avoids.empty()) json["avoids"] = last.avoids;
     if (!last.array.empty()) json["array"] = last.array;
     if (!last.unsaved.empty()) json["unsaved"] = last.unsaved;

@@ -13,6 +13,8 @@ namespace {
 
 /// A signal that comes before the script has said what to do with it ends the job.
 constexpr double ready_s = 5;
+/// Of a job that nothing ends: what policies take it for.
+constexpr double unlimited_s = 86400;
 
 }  // namespace
 
@@ -62,9 +64,10 @@ std::string why_not_to_leave(const JobView& job, const Request& request, bool co
 
 bool pays_to_leave(const JobState& job, double factor, const RestartCost& restart) {
     if (!job.current) return false;
+    const double limit_s = job.time_limit_s > 0 ? job.time_limit_s : unlimited_s;
     const double left_s = job.remaining_iterations > 0
                               ? job.remaining_iterations * job.current->estimate.iteration_s
-                              : job.time_limit_s;
+                              : limit_s;
     return left_s * (factor - 1) > 2 * restart.seconds(job.current->grid.gpus());
 }
 

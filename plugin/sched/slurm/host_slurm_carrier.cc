@@ -172,7 +172,10 @@ class SlurmHost : public Host {
     ClusterView collect(const KnowsRecord& knows) override {
         // A writer who waits for us keeps every reader waiting behind it.
         constexpr std::int64_t read_slice_ms = 5;
-        return read_cluster(knows, lent_in_, std::min(read_slice_ms, slice_ms_));
+        ClusterView view =
+            read_cluster(knows, lent_in_, std::min(read_slice_ms, slice_ms_), read_s_);
+        read_s_ = view.snapshot.time_s;
+        return view;
     }
     std::int64_t last_change() override {
         return static_cast<std::int64_t>(std::max(last_job_update, last_node_update));
@@ -255,6 +258,7 @@ class SlurmHost : public Host {
   private:
     std::int64_t slice_ms_;
     std::string lent_in_;
+    double read_s_ = 0;  ///< time of the last reading
     const std::atomic<bool>& stopping_;
 };
 

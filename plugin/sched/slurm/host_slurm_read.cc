@@ -84,6 +84,30 @@ JobOwner owner_of(const job_record_t* job) {
     return owner;
 }
 
+std::string plan_of(const job_record_t* job) {
+    const char* offer = find_variable(job->details->env_sup, job->details->env_cnt, "ARENA_PLAN");
+    return offer ? offer : "";
+}
+
+double limit_of(const job_record_t* job) {
+    const std::uint32_t limit = started_limit(job->part_ptr, job->time_limit);
+    return limit != INFINITE && limit != NO_VAL ? 60.0 * limit : 0;
+}
+
+EndedJob ended_job(const job_record_t* job) {
+    EndedJob ended;
+    ended.job.id = job->job_id;
+    ended.job.facts = facts_of(job);
+    ended.job.user_id = job->user_id;
+    ended.job.account = text_of(job->account);
+    ended.job.offer_json = plan_of(job);
+    ended.job.start_s = static_cast<double>(job->start_time);
+    ended.job.time_limit_s = limit_of(job);
+    ended.end_s = static_cast<double>(job->end_time);
+    ended.by_limit = IS_JOB_TIMEOUT(job);
+    return ended;
+}
+
 JobView read_job(job_record_t* job, const char* record, NodeSets& sets, RecordTexts& texts,
                  const BasicQueue* queue) {
     JobView view;
@@ -94,20 +118,18 @@ JobView read_job(job_record_t* job, const char* record, NodeSets& sets, RecordTe
     if (view.facts.mark && view.facts.mark->array != 0)
         view.array_gpu_s = number_in(text_of(job->admin_comment), share_key);
     view.user_id = job->user_id;
+    view.account = text_of(job->account);
     view.comment = text_of(job->comment);
     view.basis = basis_of(job);
     view.record = texts.of(view.id, record, view.comment);
     view.reason = text_of(job->state_desc);
     view.partition = text_of(job->partition);
     view.name = text_of(job->name);
-    if (const char* offer =
-            find_variable(job->details->env_sup, job->details->env_cnt, "ARENA_PLAN"))
-        view.offer_json = offer;
+    view.offer_json = plan_of(job);
     view.submit_s = static_cast<double>(job->details->submit_time);
     view.eligible_s = static_cast<double>(eligible_since(job));
     view.start_s = static_cast<double>(job->start_time);
-    const std::uint32_t limit = started_limit(job->part_ptr, job->time_limit);
-    if (limit != INFINITE && limit != NO_VAL) view.time_limit_s = 60.0 * limit;
+    view.time_limit_s = limit_of(job);
     view.priority = would_be_priority(job, queue);
     const auto reason = static_cast<job_state_reason>(job->state_reason);
     view.eligible = !deferred(view.reason) && !is_deferral(reason);
@@ -259,8 +281,8 @@ struct TablesStamp {
 /// The reading of a cluster, from its first lock to its last.
 class Reading {
   public:
-    Reading(const Host::KnowsRecord& knows, const std::string& lent_in)
-        : sets_(view_, table_, lent_in), texts_(knows) {}
+    Reading(const Host::KnowsRecord& knows, const std::string& lent_in, double since_s)
+        : sets_(view_, table_, lent_in), texts_(knows), since_s_(since_s) {}
 
     /// Nodes, partitions, who runs where, who stands first, and which jobs there are; under a lock.
     void read_tables() {
@@ -305,6 +327,9 @@ class Reading {
         if (request) view_.carriers.push_back(carrier_of(job, request));
         const char* array = record || request ? nullptr : array_facts(job);
         if (array) view_.arrays.push_back(array_carrier_of(job, array));
+        if (record && (IS_JOB_COMPLETE(job) || IS_JOB_TIMEOUT(job)) && job->details &&
+            static_cast<double>(job->end_time) >= since_s_)
+            view_.ended.push_back(ended_job(job));
         if (!record || IS_JOB_FINISHED(job)) return;
         if (!same_tables || seen_now(job) != seen) {
             JobView& changing = view_.jobs.emplace_back();
@@ -328,6 +353,7 @@ class Reading {
     std::vector<Ordinary> ordinary_;
     std::vector<Seen> all_;
     std::size_t next_ = 0;
+    double since_s_;
 };
 
 constexpr int all = INT_MAX, jobs_looked_at = 64;
@@ -406,8 +432,8 @@ bool slurm_layout_is_sound(std::string* what) {
 }
 
 ClusterView read_cluster(const Host::KnowsRecord& knows, const std::string& lent_in,
-                         std::int64_t slice_ms) {
-    Reading reading(knows, lent_in);
+                         std::int64_t slice_ms, double since_s) {
+    Reading reading(knows, lent_in, since_s);
     {
         SlurmLock lock(SlurmLock::Kind::read);
         reading.read_tables();
