@@ -191,6 +191,7 @@ libarena_policy_order_la_SOURCES = \
 	src/policy/order/keeping.h src/policy/order/keeping.cc \
 	src/policy/order/promises.h src/policy/order/promises.cc \
 	src/policy/order/steps.h src/policy/order/steps.cc \
+	src/policy/order/turn.h src/policy/order/turn.cc \
 	# end
 policy_order_libs = libarena_policy_order.la $(policy_loans_libs)
 
@@ -216,7 +217,6 @@ libarena_policy_arena_la_SOURCES = \
 	src/policy/arena/place.h src/policy/arena/place.cc \
 	src/policy/arena/price.h src/policy/arena/price.cc \
 	src/policy/arena/slurm_policies.h src/policy/arena/slurm_policies.cc \
-	src/policy/arena/turn.h src/policy/arena/turn.cc \
 	src/policy/arena/worth.h src/policy/arena/worth.cc \
 	# end
 policy_arena_libs = libarena_policy_arena.la $(policy_aryl_libs)

@@ -97,6 +97,28 @@ void add_loan_options(CLI::App& command, SimulateOptions& given) {
 }
 
 /// What policies do not know, and may not change.
+void add_order_options(CLI::App& command, SimulateOptions& given) {
+    sim::SimulationOptions& s = given.simulation;
+    command
+        .add_option(
+            "--order", given.order,
+            "priority: Slurm's order is kept as promises, and what jobs say is believed as far "
+            "as limits enforce it; value: by values alone")
+        ->capture_default_str();
+    command.add_flag("--priority-by-shares", s.priority_by_shares,
+                     "priorities by the cluster's account shares and what accounts held so far");
+    command
+        .add_option("--promise-slack", s.promises.slack,
+                    "how much later than in Slurm's order a promised job may end, of its JCT")
+        ->check(CLI::Range(0.0, 10.0))
+        ->capture_default_str();
+    command
+        .add_option("--promise-depth", s.promises.depth,
+                    "steps of priority whose first job is promised an end")
+        ->check(CLI::Range(0, 32))
+        ->capture_default_str();
+}
+
 void add_error_options(CLI::App& command, sim::SimulationOptions& s) {
     command
         .add_option("--estimate-error", s.errors.estimate_sigma,
@@ -225,24 +247,7 @@ void add_simulate_options(CLI::App& command, SimulateOptions& given) {
         ->capture_default_str();
     command.add_option("--objective", given.objective, "jct, throughput or fairness")
         ->capture_default_str();
-    command
-        .add_option(
-            "--order", given.order,
-            "priority: Slurm's order is kept as promises, and what jobs say is believed as far "
-            "as limits enforce it; value: by values alone")
-        ->capture_default_str();
-    command.add_flag("--priority-by-shares", s.priority_by_shares,
-                     "priorities by the cluster's account shares and what accounts held so far");
-    command
-        .add_option("--promise-slack", s.promises.slack,
-                    "how much later than in Slurm's order a promised job may end, of its JCT")
-        ->check(CLI::Range(0.0, 10.0))
-        ->capture_default_str();
-    command
-        .add_option("--promise-depth", s.promises.depth,
-                    "steps of priority whose first job is promised an end")
-        ->check(CLI::Range(0, 32))
-        ->capture_default_str();
+    add_order_options(command, given);
     add_loan_options(command, given);
     add_error_options(command, s);
     add_slowdown_options(command, given);

@@ -419,9 +419,10 @@ TEST(no_decision_breaks_a_promise) {
                 continue;
             }
             ++started;
-            ck_assert_msg(
-                now_s + run_s(*before, *job.current, round.options) <= before->due_s + 1e-6,
-                "round %zu job %u starts too late", seed, job.id);
+            // Who is elastic may begin with less, and grow.
+            ck_assert_msg(before->elastic || now_s + run_s(*before, *job.current, round.options) <=
+                                                 before->due_s + 1e-6,
+                          "round %zu job %u starts too late", seed, job.id);
         }
         if (!waiting.empty() && !decision.actions.empty()) ++passed;
         together += waiting.size() > 1 ? 1 : 0;

@@ -132,9 +132,7 @@ struct JobView {
 /// priority/basic only counts down from job to job, so that they stand by submission: 1 for each,
 /// and more for one that an operator lifted. A nice above 0 lets nobody pass: who comes later gets
 /// less still. nice: as sbatch --nice.
-inline double by_nice(std::int64_t nice) {
-    return nice < 0 ? 1 - static_cast<double>(nice) : 1;
-}
+inline double by_nice(std::int64_t nice) { return nice < 0 ? 1 - static_cast<double>(nice) : 1; }
 
 /// The id that the job's place in the queue goes by: tasks of an array have that of the array.
 inline JobId submitted_as(const JobView& job) { return job.array.id != 0 ? job.array.id : job.id; }

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "policy/arena/arena_rules.h"
-#include "policy/arena/turn.h"
+#include "policy/order/turn.h"
 #include "policy/packing.h"
 
 namespace arena {

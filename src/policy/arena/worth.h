@@ -3,7 +3,7 @@
 #pragma once
 
 #include "policy/arena/arena_rules.h"
-#include "policy/arena/turn.h"
+#include "policy/order/turn.h"
 #include "policy/problem.h"
 
 namespace arena {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // See turn.h.
-#include "policy/arena/turn.h"
+#include "policy/order/turn.h"
 
 #include <algorithm>
 
