@@ -89,8 +89,8 @@ void Scheduler::round() {
     stats_.add_time(whole.ms());
 }
 
-/// What waits behind an ordinary job waits for Slurm. And one that left its nodes for another has no
-/// new promise before that one could have them.
+/// What waits behind an ordinary job waits for Slurm. And one that left its nodes for another has
+/// no new promise before that one could have them.
 void Scheduler::give_promises() {
     books_.promises.give(round_.snapshot, round_.offers, round_.options, [this](JobId id) {
         const auto at = round_.planned.find(id);
