@@ -344,10 +344,12 @@ TEST(what_is_promised_is_what_another_list_schedule_says) {
             const std::vector<Offer>& offers = round.offers.at(job.id);
             const Found found = other.first_end(job, offers, round.options);
             const Promise* promise = book.find(job.id);
-            const bool wanted = heads[i] && found.offer != nullptr;
+            // A start that rests on an end which nobody knows is no start.
+            const bool known = found.offer != nullptr && found.start_s < year_s / 2;
+            const bool wanted = heads[i] && known;
             ck_assert_msg((promise != nullptr) == wanted, "round %zu job %u: %d promises", seed,
                           job.id, promise != nullptr);
-            if (found.offer != nullptr) other.take(job, found);
+            if (known) other.take(job, found);
             if (promise == nullptr) continue;
             ++promised;
             behind_others += i > 0 ? 1 : 0;

@@ -68,6 +68,13 @@ void BlockedOffers::block(JobId job, const Grid& grid, const std::string& why, b
     limits_[job].push_back({grid, now_s_ + limited_s, why, limited});
 }
 
+bool BlockedOffers::is_limited(JobId job) const {
+    const auto at = limits_.find(job);
+    return at != limits_.end() &&
+           std::any_of(at->second.begin(), at->second.end(),
+                       [&](const Blocked& known) { return known.until_s > now_s_; });
+}
+
 SharedOffers BlockedOffers::to_move_to(JobId job, const OfferList& offers, const Grid& own) const {
     const auto at = limits_.find(job);
     if (at == limits_.end()) return offers;

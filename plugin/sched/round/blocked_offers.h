@@ -48,6 +48,8 @@ class BlockedOffers {
     [[nodiscard]] bool stale_too_often(JobId job, const Grid& grid, const std::string& why);
     void not_stale(JobId job) { stale_.erase(job); }
 
+    /// Whether a limit refused it lately: it waits for that, and not for GPUs.
+    [[nodiscard]] bool is_limited(JobId job) const;
     void started(JobId job);
     /// Something that Slurm refused the job for may be another now.
     void forgive(JobId job);

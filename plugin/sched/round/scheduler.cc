@@ -89,13 +89,13 @@ void Scheduler::round() {
     stats_.add_time(whole.ms());
 }
 
-/// What waits behind an ordinary job waits for Slurm. And one that left its nodes for another has
-/// no new promise before that one could have them.
+/// What waits behind an ordinary job waits for Slurm, what a limit refuses for that. And one that
+/// left its nodes for another has no new promise before that one could have them.
 void Scheduler::give_promises() {
     books_.promises.give(round_.snapshot, round_.offers, round_.options, [this](JobId id) {
         const auto at = round_.planned.find(id);
         return at != round_.planned.end() && at->second.role == Role::waits &&
-               !at->second.view->ordinary_ahead();
+               !at->second.view->ordinary_ahead() && !books_.blocked.is_limited(id);
     });
 }
 

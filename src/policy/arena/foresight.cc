@@ -265,7 +265,7 @@ double Foresight::waited_lately() const {
 }
 
 std::vector<std::size_t> Foresight::order() const {
-    std::vector<std::tuple<bool, std::int64_t, double, std::size_t>> keys;
+    std::vector<std::tuple<std::int64_t, double, std::size_t>> keys;
     for (std::size_t i = 0; i < problem_.tasks().size(); ++i) {
         const Task& task = problem_.tasks()[i];
         if (!is_rigid(task)) continue;
@@ -274,11 +274,11 @@ std::vector<std::size_t> Foresight::order() const {
         for (const Choice& c : problem_.choices(task))
             least = std::min(least, Problem::time_left_s(task, c) * c.gpus *
                                         worth_[static_cast<std::size_t>(c.type)]);
-        keys.emplace_back(true, below, least / weights_[i], i);
+        keys.emplace_back(below, least / weights_[i], i);
     }
     std::sort(keys.begin(), keys.end());
     std::vector<std::size_t> out;
-    for (const auto& key : keys) out.push_back(std::get<3>(key));
+    for (const auto& key : keys) out.push_back(std::get<2>(key));
     return out;
 }
 

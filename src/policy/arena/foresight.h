@@ -43,8 +43,8 @@ class Foresight {
   public:
     /// weights: by task, > 0. Keeps the references. O(jobs x choices + steps): jobs that the budget
     /// of options.search_steps does not reach, the last of the order, have no prospect.
-    /// turn: may be null; else who was promised an end chooses first, of what ends in time, and
-    /// then who stands in a higher step.
+    /// turn: may be null; else who stands in a higher step chooses first, and who was promised an
+    /// end only of what ends in time.
     Foresight(const Problem&, const Packing&, std::span<const double> weights, const ArenaRules&,
               const Turn* turn = nullptr);
     /// By task.

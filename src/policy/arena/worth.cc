@@ -46,7 +46,7 @@ Worth::Worth(const Problem& problem, const Offers& offers, const ArenaRules& rul
 }
 
 bool Worth::is_starving(const Task& task) const {
-    if (turn_ != nullptr)
+    if (turn_ != nullptr && task.job->due_s > 0)
         return turn_->keeping.now[static_cast<std::size_t>(&task - problem_.tasks().data())];
     const JobState& job = *task.job;
     const double ran_s = task.runs() ? problem_.snapshot().time_s - job.start_s : 0;

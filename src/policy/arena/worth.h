@@ -27,8 +27,8 @@ class Worth {
     /// By what a restart, so often, lengthens the job's age per start; the first starts do not
     /// count, and it is never short: a young job may still grow.
     [[nodiscard]] double stay_charge(const Task&, const Choice&, double restarts) const;
-    /// Waits, or has just been started after it did, for longer than its bound; with order
-    /// priority: its promise asks for it now.
+    /// Waits, or has just been started after it did, for longer than its bound; of one that was
+    /// promised an end: that asks for it now.
     [[nodiscard]] bool is_starving(const Task&) const;
 
   private:

@@ -134,7 +134,7 @@ const Availability::Windows& Availability::windows_for(const JobState& job, std:
     const auto& inside = in_set_[node_set];
     for (const NodeIndex n : nodes_of_type_[static_cast<std::size_t>(type)])
         if (inside.empty() || inside[n]) windows_of(job, n, per_node, stay_s, windows);
-    steps_ += std::ssize(windows.list);
+    steps_ += std::ssize(nodes_of_type_[static_cast<std::size_t>(type)]);
     std::sort(windows.list.begin(), windows.list.end(), [](const Window& a, const Window& b) {
         return std::tie(a.from_s, a.node) < std::tie(b.from_s, b.node);
     });
@@ -149,7 +149,8 @@ void Availability::try_layout(const Task& task, const Choice& choice, const Plac
     if (place.node_set >= in_set_.size()) return;
     const double run_s = Problem::run_s(task, offer, problem_.options());
     if (best.choice != nullptr && run_s >= best.in_s + best.run_s) return;
-    const double stay_s = std::max(run_s, task.job->time_limit_s);
+    const bool unknown = task.job->time_limit_s <= 0 && !(task.job->remaining_iterations > 0);
+    const double stay_s = std::max(run_s, unknown ? year_s : task.job->time_limit_s);
     const Windows& windows = windows_for(*task.job, choice.type, place.node_set, per_node, stay_s);
     const std::vector<Window>& list = windows.list;
     if (list.size() < wanted) return;

@@ -22,6 +22,8 @@ double lasts_at_most_s(const JobState& running);
 
 class Availability {
   public:
+    /// What is that far away rests on the end of a job that nobody knows.
+    static constexpr double guessed_s = 180.0 * 86400;
     /// Index into the snapshot's jobs: those that are taken to give way at once.
     using GivesWay = std::function<bool(std::size_t job)>;
     Availability(const Problem&, const GivesWay&);

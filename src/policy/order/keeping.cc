@@ -68,9 +68,11 @@ std::vector<bool> Keeper::who_gives_way(const Task& task) const {
     const auto& jobs = problem_.snapshot().jobs;
     const std::uint32_t place = order_.place[job_of(task)];
     std::vector<bool> gives_way(jobs.size(), false);
-    for (const Task& other : problem_.tasks()) {
+    for (std::size_t i = 0; i < problem_.tasks().size(); ++i) {
+        const Task& other = problem_.tasks()[i];
         const std::size_t j = job_of(other);
-        gives_way[j] = other.job->elastic && order_.place[j] > place;
+        const bool must_stay = other.runs() && result_.now[i];
+        gives_way[j] = other.job->elastic && !must_stay && order_.place[j] > place;
     }
     return gives_way;
 }
@@ -90,7 +92,7 @@ void Keeper::keep_running(std::size_t i) {
         in_time = in_time || time_s <= left_s(task);
         if (fastest_s == 0 || time_s < fastest_s) fastest_s = time_s;
     }
-    result_.now[i] = !in_time || fastest_s + window_s > left_s(task);
+    result_.now[i] = in_time && fastest_s + window_s > left_s(task);
 }
 
 void Keeper::hold(const Task& task, const Start& start, bool lost, const Availability& free,
@@ -151,6 +153,7 @@ bool Keeper::hold_for(std::size_t i) {
     auto [start, lost] = start_of(i, free);
     steps_ += free.steps() + std::ssize(problem_.snapshot().nodes);
     if (start.choice == nullptr) return false;
+    if (start.in_s >= Availability::guessed_s) return true;  // nobody knows when: nothing is held
     if (task.job->due_s <= 0) {
         passed_.emplace_back(&task, std::move(start));
         return true;
@@ -178,7 +181,12 @@ std::vector<std::size_t> Keeper::hold_for_all(const std::vector<std::size_t>& wa
     std::vector<std::size_t> lost;
     for (const std::size_t i : waiting) {
         result_.now[i] = false;
-        if (!hold_for(i) && problem_.tasks()[i].job->due_s > 0) lost.push_back(i);
+        const Task& task = problem_.tasks()[i];
+        const bool promised = task.job->due_s > 0;
+        // A job that could not end in time alone is not helped by others' choices.
+        const double least_s = task.remaining * task.fastest_s;
+        if (!promised && steps_ > problem_.options().search_steps) continue;
+        if (!hold_for(i) && promised && least_s <= left_s(task)) lost.push_back(i);
     }
     return lost;
 }

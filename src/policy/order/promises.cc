@@ -134,7 +134,7 @@ void PromiseBook::give(Snapshot& snapshot, const Offers& offers, const PolicyOpt
         const Task* task = task_of[queue[i]];
         const Availability::Start start =
             task == nullptr ? Availability::Start{} : free.in_slurm(*task);
-        if (start.choice != nullptr) {
+        if (start.choice != nullptr && start.in_s < Availability::guessed_s) {
             free.take(*task, start);
             if (heads) promise(job, promise_of(job, start, ahead, snapshot.time_s));
         }
@@ -143,8 +143,11 @@ void PromiseBook::give(Snapshot& snapshot, const Offers& offers, const PolicyOpt
     std::erase_if(promises_, [&](const auto& entry) {
         return !entry.second.started && !first.contains(entry.first);
     });
-    for (JobState& job : snapshot.jobs)
-        if (const Promise* known = find(job.id)) job.due_s = known->due_s;
+    for (JobState& job : snapshot.jobs) {
+        const bool counts = job.phase == JobPhase::running || !may_have || may_have(job.id);
+        const Promise* known = counts ? find(job.id) : nullptr;
+        if (known != nullptr) job.due_s = known->due_s;
+    }
 }
 
 }  // namespace arena

@@ -50,9 +50,11 @@ class PromiseBook {
     /// Looks at a cluster as it is now, and sets due_s of each of its jobs. With order value there
     /// are no promises. A promise moves earlier when jobs end early; it moves later only where
     /// others stand before the job that did not when it was given, and goes where the job does not
-    /// stand first of its step any more before it started. `may_have`: jobs that nobody's promise
-    /// is for, as they wait for something else than GPUs, are false. O(jobs log jobs), and for each
-    /// job of the list its choices x nodes, within options.search_steps.
+    /// stand first of its step any more before it started; one that has started stays with the job.
+    /// Nothing is promised that rests on the end of a job of which nobody knows it. `may_have`:
+    /// jobs that nobody's promise is for, as they wait for something else than GPUs, are false.
+    /// O(jobs log jobs), and for each job of the list its choices x nodes, within
+    /// options.search_steps.
     void give(Snapshot&, const Offers&, const PolicyOptions&,
               const std::function<bool(JobId)>& may_have = {});
 
@@ -63,11 +65,13 @@ class PromiseBook {
     struct Kept {
         std::map<JobId, Promise> promises;
         PromiseCounts counts;
+        double looked_s = 0;
     };
-    [[nodiscard]] Kept keep() const { return {promises_, counts_}; }
+    [[nodiscard]] Kept keep() const { return {promises_, counts_, looked_s_}; }
     void take_over(Kept kept) {
         promises_ = std::move(kept.promises);
         counts_ = kept.counts;
+        looked_s_ = kept.looked_s;
     }
 
   private:
