@@ -30,7 +30,7 @@ tests_tools_submit_many_LDADD = $(all_libs) -lslurm
 
 # Preloaded into slurmctld: a round waits between its decision and what comes of it.
 tests/issues/i0016-a10-changed-mid-round.log: tests/tools/round_gate.so
-tests/tools/round_gate.so: tests/tools/round_gate.cc
+tests/tools/round_gate.so: tests/tools/round_gate.cc src/policy/policy.h src/core/cluster.h src/core/decision.h
 	$(AM_V_CXX)$(MKDIR_P) $(@D) && $(CXX) -std=c++20 $(CXXFLAGS) -I$(srcdir)/src -shared -fPIC -o $@ $(srcdir)/tests/tools/round_gate.cc -ldl
 CLEANFILES += tests/tools/round_gate.so
 EXTRA_DIST += tests/tools/round_gate.cc
