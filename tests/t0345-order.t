@@ -53,11 +53,11 @@ start_play() {
 
 wide_job() {
     ask a 4 60
-    ask b 4 90
+    ask b 4 70
     now_run "a b" "two jobs fill the nodes"
     ask wide 8 60
-    ask c 4 120
-    ask d 4 120
+    ask c 4 100
+    ask d 4 100
     ask short 4 5
     ok "$kind: one ends" end_of a
     now_run "$1" "$2"
