@@ -40,8 +40,8 @@ SlurmOrder order_of(const Snapshot& snapshot, double share) {
     }
     if (!queue.empty()) ++order.steps;
     std::sort(queue.begin(), queue.end(), [&](std::uint32_t a, std::uint32_t b) {
-        return std::tie(order.step[a], jobs[a].submit_s, jobs[a].id) <
-               std::tie(order.step[b], jobs[b].submit_s, jobs[b].id);
+        return std::tie(order.step[a], jobs[a].submit_s, a) <
+               std::tie(order.step[b], jobs[b].submit_s, b);
     });
     for (std::uint32_t i = 0; i < queue.size(); ++i) order.place[queue[i]] = i;
     return order;
