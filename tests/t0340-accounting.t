@@ -121,11 +121,11 @@ full=$(submit -N2 --exclusive -A root -t 30 -o /dev/null --wrap 'sleep 3000')
 ok "the cluster is full" wait_for_state "$full" RUNNING
 job=$(ask 2-8)
 ok "a job that waits is released with a shape that its limit allows" \
-    wait_until "[[ \$(job_field $job Priority) != 0 && \$(asked $job) == gres:gpu:a40:4 ]]" 40
+    wait_until "[[ \$(job_field $job Priority) != 0 && \$(asked $job) == gres:gpu:a40:[24] ]]" 40   # as its user's past has it
 like "$(job_field "$job" NumNodes)" '^1(-1)?$' "on one node"
 scancel "$full"
 ok "and starts with it" wait_started "$job"
-is "$(job_field "$job" NumCPUs)" 16 "within its limit"
+like "$(job_field "$job" NumCPUs)" '^(8|16)$' "within its limit"
 ok "it completes" over "$job"
 is "$(grep 'underflow' "$log")" "" "slurmctld's own accounts of usage and age come out even"
 ok "no node is left drained" clean_nodes
