@@ -138,6 +138,7 @@ job=$(train a40 -p train --arena-gpus=8 --arena-elastic --arena-loan --arena-ste
 ok "a job of one step, which takes minutes, starts there" wait_started "$job" 1 60
 needs() { arena explain "$job" --json | jq '.work.needs_s / 60'; }
 ok "its time limit says so, too: its step is believed" scontrol update JobId="$job" TimeLimit="$(needs)"
+ok "and the scheduler has read it" wait_until '[[ $(arena explain "$job" --json | jq -r .work.from) == steps ]]'
 ok "n8 is asked back in a quarter of an hour" said loan reclaim n8 deadline=900
 is "$(answer '[.preempted, .scaled_in, .ending, .short]')" "[[],[],[$job],0]" "the job is announced as one that ends in time"
 waits=$(infer -w n8)
