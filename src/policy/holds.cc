@@ -10,12 +10,11 @@ namespace arena {
 std::uint32_t Holds::outlasted_by(const Problem& problem, const Task& task,
                                   const Choice& choice) const {
     const JobState& job = *task.job;
-    const auto index = static_cast<std::size_t>(&job - problem.snapshot().jobs.data());
-    const double run_s =
-        Problem::time_left_s(task, choice) + problem.options().restart.seconds(choice.gpus);
-    const double end_s = job.time_limit_s > 0
-                             ? problem.snapshot().time_s + std::max(job.time_limit_s, run_s)
-                             : std::numeric_limits<double>::infinity();
+    const std::size_t index = problem.job_of(task);
+    const double end_s =
+        job.time_limit_s > 0
+            ? problem.snapshot().time_s + std::max(job.time_limit_s, problem.run_s(task, choice))
+            : std::numeric_limits<double>::infinity();
     std::uint32_t mask = 0;
     for (std::size_t h = 0; h < all.size(); ++h)
         if (all[h].job != job.id && !all[h].gives_way[index] && end_s > all[h].from_s)
@@ -27,7 +26,7 @@ bool Holds::is_late(const Problem& problem, const Task& task, const Offer& offer
     const auto own = std::find_if(all.begin(), all.end(),
                                   [&](const Hold& hold) { return hold.job == task.job->id; });
     if (own == all.end() || own->due_s <= 0 || task.job->elastic) return false;
-    return problem.snapshot().time_s + Problem::run_s(task, offer, problem.options()) > own->due_s;
+    return problem.snapshot().time_s + problem.run_s(task, offer) > own->due_s;
 }
 
 }  // namespace arena

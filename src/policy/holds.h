@@ -14,7 +14,17 @@ namespace arena {
 /// GPUs of a node, and the CPUs and memory beside them.
 struct Resources {
     std::int64_t gpus = 0, cpus = 0, memory_mb = 0;
+    Resources& operator+=(const Resources& more) {
+        gpus += more.gpus;
+        cpus += more.cpus;
+        memory_mb += more.memory_mb;
+        return *this;
+    }
 };
+/// What the job has of a node with so many of its GPUs; below 0: what it gives back.
+inline Resources resources_of(const JobState& job, std::int64_t gpus) {
+    return {gpus, gpus * job.cpus_per_gpu, gpus * job.memory_mb_per_gpu};
+}
 
 struct Hold {
     JobId job = 0;      ///< for whom

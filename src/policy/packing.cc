@@ -108,10 +108,7 @@ void Packing::change_spares(const JobState& job, NodeIndex index, std::int64_t g
     if (outlasts == 0) return;
     for (std::uint32_t s = first_spare_[index]; s < first_spare_[index + 1]; ++s) {
         if ((outlasts >> spares_[s].hold & 1) == 0) continue;
-        Resources& left = spares_[s].left;
-        left.gpus += gpus;
-        left.cpus += gpus * job.cpus_per_gpu;
-        left.memory_mb += gpus * job.memory_mb_per_gpu;
+        spares_[s].left += resources_of(job, gpus);
     }
 }
 

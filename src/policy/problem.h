@@ -93,11 +93,18 @@ class Problem {
     [[nodiscard]] static double time_left_s(const Task& task, const Choice& choice) {
         return task.remaining * choice.iteration_s;
     }
-    /// The same with one layout, and a start or restart before it.
-    [[nodiscard]] static double run_s(const Task& task, const Offer& offer,
-                                      const PolicyOptions& options) {
+    /// The same, and a start or restart before it.
+    [[nodiscard]] double run_s(const Task& task, const Choice& choice) const {
+        return time_left_s(task, choice) + options_.restart.seconds(choice.gpus);
+    }
+    /// That with one layout.
+    [[nodiscard]] double run_s(const Task& task, const Offer& offer) const {
         return task.remaining * offer.estimate.iteration_s +
-               options.restart.seconds(offer.grid.gpus());
+               options_.restart.seconds(offer.grid.gpus());
+    }
+    /// Index of the task's job in the snapshot.
+    [[nodiscard]] std::size_t job_of(const Task& task) const {
+        return static_cast<std::size_t>(task.job - snapshot_.jobs.data());
     }
     /// Seconds without progress that remain of the task's last start.
     [[nodiscard]] double restart_left_s(const Task&) const;

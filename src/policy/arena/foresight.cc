@@ -282,13 +282,8 @@ std::vector<std::size_t> Foresight::order() const {
     return out;
 }
 
-double Foresight::run_s(std::size_t i, const Choice& c) const {
-    return Problem::time_left_s(problem_.tasks()[i], c) +
-           problem_.options().restart.seconds(c.gpus);
-}
-
 double Foresight::cost(std::size_t i, const Choice& c, double price, double idle_gpu_s) const {
-    const double time_s = run_s(i, c);
+    const double time_s = problem_.run_s(problem_.tasks()[i], c);
     return time_s +
            price * worth_[static_cast<std::size_t>(c.type)] * (c.gpus * time_s + idle_gpu_s);
 }
@@ -296,7 +291,8 @@ double Foresight::cost(std::size_t i, const Choice& c, double price, double idle
 /// Whether the job would break its own promise.
 bool Foresight::is_late(std::size_t i, const Choice& c, double in_s) const {
     const double due_s = problem_.tasks()[i].job->due_s;
-    return turn_ != nullptr && due_s > 0 && problem_.snapshot().time_s + in_s + run_s(i, c) > due_s;
+    return turn_ != nullptr && due_s > 0 &&
+           problem_.snapshot().time_s + in_s + problem_.run_s(problem_.tasks()[i], c) > due_s;
 }
 
 Prospect Foresight::prospect_of(std::size_t i, const Choice& c, double price, double not_before_s) {
@@ -322,7 +318,9 @@ Prospect Foresight::best_of(std::size_t i, double price, const std::vector<doubl
     for (const Prospect& p : all) {
         const bool is_layout = best.wait_s > 0 && p.best != nullptr && p.wait_s <= 0 &&
                                p.best->type == best.best->type && p.best->gpus == best.best->gpus;
-        if (is_layout && run_s(i, *p.best) <= best.wait_s + run_s(i, *best.best)) best = p;
+        if (is_layout && problem_.run_s(problem_.tasks()[i], *p.best) <=
+                             best.wait_s + problem_.run_s(problem_.tasks()[i], *best.best))
+            best = p;
     }
     for (const Prospect& p : all) {  // by type, then GPUs ascending
         const bool comparable =
@@ -356,9 +354,9 @@ void Foresight::choose(std::size_t i, double price) {
         prospects_[i] = found;
         if (now)
             count_releases_of(*task.job, placement.nodes, placement.gpus_per_node,
-                              run_s(i, choice));
+                              problem_.run_s(problem_.tasks()[i], choice));
         return releases_[static_cast<std::size_t>(choice.type)].take(
-            choice.gpus, found.wait_s + run_s(i, choice));
+            choice.gpus, found.wait_s + problem_.run_s(problem_.tasks()[i], choice));
     }
 }
 

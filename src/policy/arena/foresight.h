@@ -82,7 +82,6 @@ class Foresight {
     void weigh_types();
     [[nodiscard]] double waited_lately() const;
     [[nodiscard]] std::vector<std::size_t> order() const;
-    [[nodiscard]] double run_s(std::size_t task, const Choice&) const;
     [[nodiscard]] bool is_late(std::size_t task, const Choice&, double in_s) const;
     [[nodiscard]] double cost(std::size_t task, const Choice&, double price,
                               double idle_gpu_s = 0) const;

@@ -80,10 +80,7 @@ void Availability::change(NodeIndex node, double in_s, const Resources& by) {
         std::upper_bound(list.begin(), list.end(), in_s,
                          [](double time_s, const Change& change) { return time_s < change.in_s; });
     if (at != list.begin() && std::prev(at)->in_s == in_s) {
-        Resources& known = std::prev(at)->by;
-        known.gpus += by.gpus;
-        known.cpus += by.cpus;
-        known.memory_mb += by.memory_mb;
+        std::prev(at)->by += by;
         return;
     }
     list.insert(at, {in_s, by});
@@ -94,9 +91,7 @@ Resources Availability::free_at(NodeIndex node, double in_s) const {
     Resources free{state.free_gpus, state.free_cpus, state.free_memory_mb};
     for (const Change& change : changes_[node]) {
         if (change.in_s > in_s) break;
-        free.gpus += change.by.gpus;
-        free.cpus += change.by.cpus;
-        free.memory_mb += change.by.memory_mb;
+        free += change.by;
     }
     return free;
 }
@@ -109,9 +104,7 @@ void Availability::windows_of(const JobState& job, NodeIndex node, std::int64_t 
     double since_s = 0;
     bool open = holds(free, job, per_node);
     for (const Change& change : changes_[node]) {
-        free.gpus += change.by.gpus;
-        free.cpus += change.by.cpus;
-        free.memory_mb += change.by.memory_mb;
+        free += change.by;
         const bool now = holds(free, job, per_node);
         if (now == open) continue;
         if (open && change.in_s - stay_s >= since_s)
@@ -147,7 +140,7 @@ void Availability::try_layout(const Task& task, const Choice& choice, const Plac
     const auto wanted = static_cast<std::size_t>(choice.gpus / per_node);
     if (!allows(place, *task.job, choice.gpus / per_node, per_node)) return;
     if (place.node_set >= in_set_.size()) return;
-    const double run_s = Problem::run_s(task, offer, problem_.options());
+    const double run_s = problem_.run_s(task, offer);
     if (best.choice != nullptr && run_s >= best.in_s + best.run_s) return;
     const bool unknown = task.job->time_limit_s <= 0 && !(task.job->remaining_iterations > 0);
     const double stay_s = std::max(run_s, unknown ? year_s : task.job->time_limit_s);
@@ -204,8 +197,7 @@ Availability::Start Availability::in_slurm(const Task& task) const {
     if (asked >= 0) return first_end(task, problem_.choice(asked));
     Start best;
     for (const Choice& choice : problem_.choices(task)) {
-        const double least_s =
-            Problem::time_left_s(task, choice) + problem_.options().restart.seconds(choice.gpus);
+        const double least_s = problem_.run_s(task, choice);
         if (best.choice != nullptr && least_s >= best.in_s + best.run_s) continue;
         Start start = first_end(task, choice);
         if (start.choice == nullptr) continue;

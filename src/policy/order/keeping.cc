@@ -24,16 +24,12 @@ class Keeper {
 
   private:
     using Start = Availability::Start;
-    [[nodiscard]] std::size_t job_of(const Task& task) const {
-        return static_cast<std::size_t>(task.job - problem_.snapshot().jobs.data());
-    }
     [[nodiscard]] double left_s(const Task& task) const {
         return task.job->due_s - problem_.snapshot().time_s;
     }
     [[nodiscard]] double run_s(const Task& task, const Choice& choice, bool here) const {
-        return Problem::time_left_s(task, choice) +
-               (here ? problem_.restart_left_s(task)
-                     : problem_.options().restart.seconds(choice.gpus));
+        return here ? Problem::time_left_s(task, choice) + problem_.restart_left_s(task)
+                    : problem_.run_s(task, choice);
     }
     void keep_running(std::size_t i);
     [[nodiscard]] std::pair<Start, bool> start_of(std::size_t i, const Availability& free);
@@ -66,11 +62,11 @@ class Keeper {
 /// Elastic, and behind: on its feet again when the promised job has ended, or elsewhere.
 std::vector<bool> Keeper::who_gives_way(const Task& task) const {
     const auto& jobs = problem_.snapshot().jobs;
-    const std::uint32_t place = order_.place[job_of(task)];
+    const std::uint32_t place = order_.place[problem_.job_of(task)];
     std::vector<bool> gives_way(jobs.size(), false);
     for (std::size_t i = 0; i < problem_.tasks().size(); ++i) {
         const Task& other = problem_.tasks()[i];
-        const std::size_t j = job_of(other);
+        const std::size_t j = problem_.job_of(other);
         const bool must_stay = other.runs() && result_.now[i];
         gives_way[j] = other.job->elastic && !must_stay && order_.place[j] > place;
     }
@@ -104,10 +100,7 @@ void Keeper::hold(const Task& task, const Start& start, bool lost, const Availab
         {task.job->id, from_s, lost ? 0 : task.job->due_s, std::move(gives_way)});
     const auto left_over = [&](NodeIndex n, double in_s) {
         Resources left = free.free_at(n, in_s);
-        left.gpus -= start.gpus_per_node;
-        left.cpus -= start.gpus_per_node * task.job->cpus_per_gpu;
-        left.memory_mb -= start.gpus_per_node * task.job->memory_mb_per_gpu;
-        return left;
+        return left += resources_of(*task.job, -start.gpus_per_node);
     };
     for (const NodeIndex n : start.nodes) {
         result_.holds.spares.push_back({n, number, left_over(n, from_s - now_s)});
@@ -193,7 +186,9 @@ std::vector<std::size_t> Keeper::hold_for_all(const std::vector<std::size_t>& wa
 
 /// In Slurm's order, up to the last of them; only these where that is a long queue.
 std::vector<std::size_t> Keeper::with_those_ahead(const std::vector<std::size_t>& waiting) const {
-    const auto place = [&](std::size_t i) { return order_.place[job_of(problem_.tasks()[i])]; };
+    const auto place = [&](std::size_t i) {
+        return order_.place[problem_.job_of(problem_.tasks()[i])];
+    };
     std::uint32_t last = 0;
     for (const std::size_t i : waiting) last = std::max(last, place(i));
     std::vector<std::size_t> all;
@@ -236,8 +231,8 @@ Keeping Keeper::run() {
         }
     }
     std::sort(waiting.begin(), waiting.end(), [&](std::size_t a, std::size_t b) {
-        return order_.place[job_of(problem_.tasks()[a])] <
-               order_.place[job_of(problem_.tasks()[b])];
+        return order_.place[problem_.job_of(problem_.tasks()[a])] <
+               order_.place[problem_.job_of(problem_.tasks()[b])];
     });
     waiting.resize(std::min(waiting.size(), Holds::most));
     // The third is how the promises were made; the others leave more to all. Then those that found

@@ -120,8 +120,7 @@ void PromiseBook::give(Snapshot& snapshot, const Offers& offers, const PolicyOpt
     for (const std::size_t j : queue) left_out[j] = false;
     const Problem problem(snapshot, offers, options, Scope::layouts, left_out);
     std::vector<const Task*> task_of(snapshot.jobs.size());
-    for (const Task& task : problem.tasks())
-        task_of[static_cast<std::size_t>(task.job - snapshot.jobs.data())] = &task;
+    for (const Task& task : problem.tasks()) task_of[problem.job_of(task)] = &task;
 
     std::set<JobId> first;
     std::vector<JobId> ahead;

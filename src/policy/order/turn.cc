@@ -11,7 +11,7 @@ Turn::Turn(const Problem& problem) {
     keeping = keep_promises(problem, order);
     const std::uint32_t highest = std::min(order.steps, step_levels + 1) - 1;
     for (const Task& task : problem.tasks()) {
-        const auto j = static_cast<std::size_t>(task.job - problem.snapshot().jobs.data());
+        const std::size_t j = problem.job_of(task);
         place.push_back(order.place[j]);
         level.push_back(task.runs() ? highest : highest - std::min(order.step[j], highest));
     }
