@@ -95,7 +95,7 @@ struct Node {
             agent.take(std::move(news), now());
         }
         waiting.clear();
-        control = agent.control(now().steady_s);
+        control = agent.control(now());
     }
     void report() {
         read();
@@ -216,6 +216,20 @@ TEST(profiled_iterations_give_each_communicators_time) {
     ck_assert_double_eq_tol(times[0].groups[1].seconds, 8 * 0.002, 1e-9);
     node.read();
     ck_assert(node.control == Control::record);
+}
+
+// The first calls of a rank are read after they were made, and nothing had asked for their times.
+TEST(iterations_from_before_the_recorder_was_asked_do_not_count) {
+    Node node;
+    node.agent.on(Profile{5}, node.now().steady_s);
+    node.steps(16);
+    ck_assert(node.control == Control::profile);
+    for (int i = 0; i < 5; ++i) node.steps(4);
+    const auto times = node.all<GroupTimes>();
+    ck_assert_uint_eq(times.size(), 1);
+    ck_assert_int_eq(times[0].iterations, 5);
+    ck_assert_uint_eq(times[0].groups.size(), 3);
+    ck_assert_double_eq_tol(times[0].groups[0].seconds, 0.02, 1e-9);
 }
 
 TEST(a_profile_of_a_program_without_steps_ends_empty) {

@@ -63,12 +63,16 @@ void Agent::measure_rate(double now_s) {
     rate_at_s_ = now_s;
 }
 
-Control Agent::control(double now_s) {
+Control Agent::control(const Clocks& now) {
+    const double now_s = now.steady_s;
     measure_rate(now_s);
     const bool profiled = std::any_of(ranks_.begin(), ranks_.end(), [](const auto& one) {
         return one.second.watch.is_profiled() && !one.second.ended;
     });
     const Control before = control_;
+    // The rings were told after the last call of this.
+    if (before == Control::profile)
+        for (auto& [ring, rank] : ranks_) rank.watch.timed_since(now.raw_ns);
     if (profiled && !overhead_.is_stopped())
         control_ = Control::profile;
     else

@@ -35,7 +35,7 @@ class Agent {
     /// What only a chief says is obeyed, all else left out.
     void on(const Frame& frame, double now_s);
     /// After each reading of all rings: what they are to do until the next.
-    Control control(double now_s);
+    Control control(const Clocks& now);
     /// Once per poll: what there is to say.
     std::vector<Frame> report(const Clocks& now);
     std::vector<std::string> lines();

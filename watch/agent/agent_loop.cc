@@ -121,7 +121,7 @@ void Loop::serve_link(const Clocks& now) {
 void Loop::read_rings(const Clocks& now) {
     if (now.steady_s < read_at_s_) return;
     for (RingNews& news : rings_.read(now.steady_s)) agent_.take(std::move(news), now);
-    rings_.set_control(agent_.control(now.steady_s));
+    rings_.set_control(agent_.control(now));
     const std::uint64_t capacity = rings_.capacity();
     read_at_s_ =
         now.steady_s + agent_.read_within_s(capacity == 0 ? usual_records : capacity, now.steady_s);

@@ -31,9 +31,13 @@ void RankProfile::add(const Record& timing, double now_s) {
     timings_.push_back(timing);
 }
 
+void RankProfile::timed_since(std::uint64_t time_ns) {
+    if (since_ns_ == 0) since_ns_ = time_ns;
+}
+
 /// The first begins the first that is whole.
 void RankProfile::end_iteration(std::uint64_t time_ns, double now_s) {
-    if (complete_s_ >= 0) return;
+    if (complete_s_ >= 0 || since_ns_ == 0 || time_ns < since_ns_) return;
     ends_ns_.push_back(time_ns);
     if (static_cast<std::int64_t>(ends_ns_.size()) > wanted_) complete(now_s);
 }

@@ -18,6 +18,9 @@ class RankProfile {
     /// Of so many iterations, begun at a clock of seconds.
     RankProfile(std::int64_t iterations, double now_s) : wanted_(iterations), begun_s_(now_s) {}
     void add(const Record& timing, double now_s);
+    /// Calls made from that time on (as Record::time_ns) are timed. The first word of it holds; an
+    /// iteration that ended before was read late and has no timings.
+    void timed_since(std::uint64_t time_ns);
     /// An iteration ended by a call of that time (as Record::time_ns).
     void end_iteration(std::uint64_t time_ns, double now_s);
     /// Once: when the iterations are there and their timings had a second to come, or after 60 s
@@ -30,6 +33,7 @@ class RankProfile {
 
     std::int64_t wanted_;
     double begun_s_, complete_s_ = -1;
+    std::uint64_t since_ns_ = 0;          ///< 0: not known yet
     std::vector<std::uint64_t> ends_ns_;  ///< the first ends the one that is left out
     std::vector<Record> timings_;
 };

@@ -36,6 +36,10 @@ class RankWatch {
     void break_off();
     /// Timings are wanted for so many iterations; 0: no more.
     void profile(std::int64_t iterations, double now_s);
+    /// What RankProfile::timed_since() says, where it is profiled.
+    void timed_since(std::uint64_t time_ns) {
+        if (profile_) profile_->timed_since(time_ns);
+    }
     [[nodiscard]] bool is_profiled() const { return profile_.has_value(); }
     /// What there is to say since the last time. running: its process is there, and not stopped.
     std::vector<Frame> report(bool running, const Clocks& now);
