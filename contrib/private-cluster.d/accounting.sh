@@ -45,14 +45,16 @@ END
 }
 
 start_mariadb() {
+    # A mariadbd that starts removes the temporary tables of all others from a directory that they share.
+    install -d -m 700 -o "$slurm_user" "$dir/mariadb/tmp"
     # As that user from the start: given --user it would change owners of MariaDB's own installation.
-    as_slurm_user mariadb-install-db --no-defaults --datadir="$dir/mariadb/data" --skip-test-db \
+    as_slurm_user env TMPDIR="$dir/mariadb/tmp" mariadb-install-db --no-defaults --datadir="$dir/mariadb/data" --skip-test-db \
         --auth-root-authentication-method=normal >"$dir/log/mariadb-install.log" 2>&1 ||
-        die "mariadb-install-db failed: $(tail -n 3 "$dir/log/mariadb-install.log")"
+        die "mariadb-install-db failed: $(grep -m 1 ERROR "$dir/log/mariadb-install.log" || tail -n 3 "$dir/log/mariadb-install.log")"
     # It does not go into the background by itself.
     # shellcheck disable=SC2016
     launch sh -c 'exec >>"$0" 2>&1; "$@" &' "$dir/log/mariadbd.out" "$dir/bin/mariadbd" --no-defaults --user="$slurm_user" --datadir="$dir/mariadb/data" \
-        --socket="$dir/mariadb/socket" --pid-file="$dir/mariadb/pid" --init-file="$dir/mariadb/init.sql" \
+        --tmpdir="$dir/mariadb/tmp" --socket="$dir/mariadb/socket" --pid-file="$dir/mariadb/pid" --init-file="$dir/mariadb/init.sql" \
         --bind-address=127.0.0.1 --port=$((port + node_count + 2)) --skip-name-resolve \
         --innodb-buffer-pool-size=32M --innodb-flush-log-at-trx-commit=0 --skip-log-bin
     wait_until "$limit" test -S "$dir/mariadb/socket" ||
