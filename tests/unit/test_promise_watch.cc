@@ -235,6 +235,28 @@ TEST(only_what_comes_after_a_promise_breaks_it) {
     ck_assert_msg(told.ends_with(": its nodes were not free in time"), "%s", told.c_str());
 }
 
+// Only its limit says how much work it has: with twice the GPUs that is half as long, and the limit
+// stays.
+TEST(a_faster_plan_does_not_make_it_more_work) {
+    Scene scene;
+    Offer slower = scene.offers.at(1).front(), faster = slower;
+    slower.grid = {"a40", 1, 2, 1};
+    faster.estimate.iteration_s = 0.5;
+    scene.offers[1] = {slower, faster};
+    scene.job(1).min_gpus = 2;
+    scene.job(9).time_limit_s = 10;
+    (void)scene.round(0);
+    ck_assert_double_eq_tol(scene.book.find(1)->end_s, 1310, 1e-6);
+    scene.end(9);
+    (void)scene.round(10);
+    scene.job(1).current = faster;
+    scene.job(1).phase = JobPhase::running;
+    scene.job(1).start_s = scene.now.time_s;
+    scene.job(1).nodes = {0};
+    arena::test::assert_text(Scene::told(scene.round(1)), "");
+    ck_assert_int_eq(scene.book.counts().kept, 1);
+}
+
 TEST(a_job_that_starts_in_time_is_told_nothing_more) {
     Scene scene;
     (void)scene.round(0);

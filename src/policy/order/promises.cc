@@ -39,11 +39,13 @@ std::size_t length_of(const std::vector<std::size_t>& queue, const SlurmOrder& o
     return length;
 }
 
-double planned_end_s(const JobState& job, const PolicyOptions& options) {
-    const double run_s = job.remaining_iterations > 0 && !job.overrun
-                             ? job.remaining_iterations * job.current->estimate.iteration_s
-                             : job.time_limit_s;
-    return job.start_s + options.restart.seconds(job.current->grid.gpus()) + run_s;
+/// Of a job that has just started. Where only its limit says how much work it has, that is what it
+/// was when the promise was given: a faster plan does not make it more.
+double planned_end_s(const JobState& job, const Promise& promise, const PolicyOptions& options) {
+    const bool is_said = job.remaining_iterations > 0 && !job.overrun;
+    const double left = is_said ? job.remaining_iterations : promise.iterations;
+    return job.start_s + options.restart.seconds(job.current->grid.gpus()) +
+           left * job.current->estimate.iteration_s;
 }
 
 }  // namespace
@@ -66,8 +68,8 @@ void PromiseBook::settle(const Snapshot& snapshot, const PolicyOptions& options)
         known.started = true;
         const double late_s = std::max(options.window_s, snapshot.time_s - looked_s_) + 1;
         // Who is elastic may begin with less, and grow: it is the time of the start that counts.
-        const double end_s =
-            job.elastic ? job.start_s + known.end_s - known.start_s : planned_end_s(job, options);
+        const double end_s = job.elastic ? job.start_s + known.end_s - known.start_s
+                                         : planned_end_s(job, known, options);
         known.broken = end_s > known.due_s + late_s;
         ++(known.broken ? counts_.broken : counts_.kept);
     }
@@ -75,14 +77,15 @@ void PromiseBook::settle(const Snapshot& snapshot, const PolicyOptions& options)
     looked_s_ = snapshot.time_s;
 }
 
-Promise PromiseBook::promise_of(const JobState& job, const Availability::Start& start,
+Promise PromiseBook::promise_of(const Task& task, const Availability::Start& start,
                                 std::vector<JobId> ahead, double now_s) const {
     Promise made;
     made.given_s = now_s;
     made.start_s = now_s + start.in_s;
     made.end_s = made.start_s + start.run_s;
-    made.due_s = made.end_s + rules_.slack * (made.end_s - (now_s - job.age_s));
+    made.due_s = made.end_s + rules_.slack * (made.end_s - (now_s - task.job->age_s));
     made.grid = start.offer->grid;
+    made.iterations = task.remaining;
     made.ahead = std::move(ahead);
     std::sort(made.ahead.begin(), made.ahead.end());
     return made;
@@ -95,6 +98,7 @@ void PromiseBook::promise(const JobState& job, const Promise& made) {
         ++counts_.given;
         return;
     }
+    known.iterations = made.iterations;
     const bool others_before = !std::includes(known.ahead.begin(), known.ahead.end(),
                                               made.ahead.begin(), made.ahead.end());
     if (made.due_s > known.due_s && !others_before) return;
@@ -135,7 +139,7 @@ void PromiseBook::give(Snapshot& snapshot, const Offers& offers, const PolicyOpt
             task == nullptr ? Availability::Start{} : free.in_slurm(*task);
         if (start.choice != nullptr && start.in_s < Availability::guessed_s) {
             free.take(*task, start);
-            if (heads) promise(job, promise_of(job, start, ahead, snapshot.time_s));
+            if (heads) promise(job, promise_of(*task, start, ahead, snapshot.time_s));
         }
         ahead.push_back(job.id);
     }

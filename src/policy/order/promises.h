@@ -25,11 +25,12 @@ struct PromiseRules {
 };
 
 struct Promise {
-    double given_s = 0;  ///< by the epoch, as all times here
-    double start_s = 0;  ///< in Slurm's order
-    double end_s = 0;    ///< the same
-    double due_s = 0;    ///< it ends by then: with the slack
-    Grid grid;           ///< with which it would
+    double given_s = 0;     ///< by the epoch, as all times here
+    double start_s = 0;     ///< in Slurm's order
+    double end_s = 0;       ///< the same
+    double due_s = 0;       ///< it ends by then: with the slack
+    Grid grid;              ///< with which it would
+    double iterations = 0;  ///< that it has left, as its limit or its user says while it waits
     bool started = false;
     bool broken = false;       ///< it started too late
     std::vector<JobId> ahead;  ///< ascending: who stood before it when it was given
@@ -76,7 +77,7 @@ class PromiseBook {
 
   private:
     void settle(const Snapshot&, const PolicyOptions&);
-    [[nodiscard]] Promise promise_of(const JobState&, const Availability::Start&,
+    [[nodiscard]] Promise promise_of(const Task&, const Availability::Start&,
                                      std::vector<JobId> ahead, double now_s) const;
     void promise(const JobState&, const Promise& made);
 
