@@ -135,6 +135,36 @@ TEST(a_promise_is_shown_to_its_owner_and_who_stands_behind_it) {
     ck_assert_int_eq(Json::parse(scheduler->stats_json())["promises"]["given"].get<int>(), 1);
 }
 
+// The forecast moves nobody; an elastic job gives way when the promise needs its GPUs.
+TEST(no_promised_job_is_expected_to_end_later_than_promised) {
+    QueueScene scene;
+    scene.config.policy = "arena";
+    scene.waits(1, 10);
+    Request elastic = Scene::request();
+    elastic.min_gpus = elastic.max_gpus = 4;
+    elastic.elastic = true;
+    scene.job(2, elastic).time_limit_s = 86400;
+    const auto scheduler = scene.scheduler();
+    scheduler->round();
+    ck_assert(called(scene.host, "release 1"));
+    scene.host.view.running.clear();
+    scene.host.view.snapshot.time_s = 1600;
+    JobView& runs = scene.host.view.jobs.back();
+    runs.facts.state = HostJobState::running;
+    runs.facts.held = false;
+    runs.facts.mark = JobMark{};
+    runs.facts.mark->phase = Phase::started;
+    runs.offer_json = to_json(scene.host.last_shape.offer);
+    runs.start_s = 1599;
+    runs.nodes = {0};
+    runs.nodes_open = true;
+    scheduler->round();
+    const Json job = asked(*scheduler, true, 0, true)["jobs"][0];
+    ck_assert_msg(job["expected_start_s"].get<double>() < 1600 + 600 &&
+                      job["expected_start_s"] < job["ends_by_s"],
+                  "%s", job.dump().c_str());
+}
+
 TEST(who_started_before_a_promised_job_says_why_it_may) {
     QueueScene scene;
     scene.config.policy = "arena";

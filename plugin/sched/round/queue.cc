@@ -77,8 +77,34 @@ const QueuePosition* Queue::find(JobId job) const {
     return at == positions_.end() ? nullptr : &at->second;
 }
 
+/// The forecast moves nobody, but who gives way for a promised job does so when that needs the
+/// nodes.
+void Queue::expect_promises(const Round& round, const PromiseBook& promises) {
+    for (const auto& [id, planned] : round.planned) {
+        const Promise* promise = planned.role == Role::runs ? nullptr : promises.find(id);
+        if (promise == nullptr || promise->started) continue;
+        const auto ends_s = [&](double start_s, const Offer& offer) {
+            return start_s + round.options.restart.seconds(offer.grid.gpus()) +
+                   promise->iterations * offer.estimate.iteration_s;
+        };
+        const auto known = expected_.find(id);
+        const Offer* promised = nullptr;
+        bool in_time = false;
+        for (const Offer& offer : *planned.offers) {
+            if (offer.grid == promise->grid && promised == nullptr) promised = &offer;
+            if (known != expected_.end() && offer.grid == known->second.grid &&
+                offer.plan == known->second.plan)
+                in_time = ends_s(known->second.start_s, offer) <= promise->due_s + 1;
+        }
+        if (in_time || promised == nullptr) continue;
+        const double latest_s = promise->due_s - ends_s(0, *promised);
+        expected_[id] = {std::max(latest_s, round.snapshot.time_s), promised->grid, promised->plan};
+    }
+}
+
 std::optional<std::vector<Host::Expected>> Queue::look_forward(
-    const Round& round, const Policy& policy, const std::function<bool()>& stopping) {
+    const Round& round, const Policy& policy, const PromiseBook& promises,
+    const std::function<bool()>& stopping) {
     const double now_s = round.view.snapshot.time_s;
     if (stopping() || std::abs(now_s - looked_forward_s_) < look_forward_s) return std::nullopt;
     looked_forward_s_ = now_s;
@@ -87,6 +113,7 @@ std::optional<std::vector<Host::Expected>> Queue::look_forward(
         return Clock::now() < end && !stopping();
     };
     expected_ = forecast_starts(policy, round.snapshot, round.offers, round.options, limits);
+    expect_promises(round, promises);
     std::vector<Host::Expected> shown;
     for (const auto& [id, planned] : round.planned) {
         if (planned.role == Role::runs) continue;

@@ -11,6 +11,7 @@
 
 #include "plugin/sched/round/round.h"
 #include "policy/forecast.h"
+#include "policy/order/promises.h"
 
 namespace arena {
 
@@ -24,10 +25,12 @@ struct QueuePosition {
 
 class Queue {
   public:
-    /// What Slurm is to show of held jobs; nothing where the last estimate is young. Never takes
-    /// long, and stops where `stopping` says so.
+    /// What Slurm is to show of held jobs; nothing where the last estimate is young. No promised
+    /// job is expected to end later than promised. Never takes long, and stops where `stopping`
+    /// says so.
     std::optional<std::vector<Host::Expected>> look_forward(const Round& round,
                                                             const Policy& policy,
+                                                            const PromiseBook& promises,
                                                             const std::function<bool()>& stopping);
     /// After look_forward(); left out: jobs that run by now.
     void note_positions(const Round& round, const std::function<bool(JobId)>& runs);
@@ -40,6 +43,8 @@ class Queue {
     }
 
   private:
+    void expect_promises(const Round&, const PromiseBook&);
+
     std::map<JobId, QueuePosition> positions_;
     std::map<JobId, ExpectedStart> expected_;
     double looked_forward_s_ = -INFINITY;

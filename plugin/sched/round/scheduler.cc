@@ -79,7 +79,8 @@ void Scheduler::round() {
     if (!stopping() && books_.loans.has_work() && books_.loans.decide(as_started(), round_.offers))
         (void)write_facts(books_.nodes, host_);
     stats_.apply_ms = part.ms();
-    if (const auto expected = books_.queue.look_forward(round_, *books_.policy, stopping))
+    if (const auto expected =
+            books_.queue.look_forward(round_, *books_.policy, books_.promises, stopping))
         host_.set_expected_starts(*expected);
     books_.queue.note_positions(
         round_, [this](JobId job) { return books_.statuses[job].state == "running"; });
