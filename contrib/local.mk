@@ -67,6 +67,7 @@ EXTRA_DIST += \
 	contrib/quickstart.d/train.sh \
 	contrib/rpm/slurm-arena.rpmlintrc \
 	contrib/rpm/slurm-arena.spec \
+	contrib/screenshot \
 	contrib/slurm-smoke \
 	contrib/slurm-versions \
 	# end

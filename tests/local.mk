@@ -143,7 +143,7 @@ EXTRA_DIST += $(black_box_tests) \
 	tests/packages/autopkgtest tests/packages/bare-debian tests/packages/bare-rpm tests/packages/rpm-content \
 	tests/soak/kill9 tests/soak/judge.awk tests/soak/moves \
 	tests/soak/submit-race tests/tools/race_submit.cc \
-	tests/soak/shutdown-bursts tests/soak/loan-cycles tests/soak/slow-host tests/soak/slow-host.t tests/lib/bursts.sh \
+	tests/soak/shutdown-bursts tests/soak/loan-cycles tests/soak/promises tests/soak/slow-host tests/soak/slow-host.t tests/lib/bursts.sh \
 	tests/lib/cluster.sh \
 	tests/lib/ddp.sh tests/train/ddp.py tests/train/torchrun tests/bench/ddp-batches \
 	tests/lib/start_order.sh \

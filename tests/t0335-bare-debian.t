@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
-# README's installation, step by step and typed as it stands, on the Slurm of a bare Debian 12 (tests/lib/bare_debian.sh);
+# INSTALL.md, step by step and typed as it stands, on the Slurm of a bare Debian 12 (tests/lib/bare_debian.sh);
 # then each mistake that an administrator can make there, made on purpose: arena doctor names it and ends in 1, and
 # what it prints to do about it, typed as it stands, makes it say again that all is ok.
 # shellcheck disable=SC2034 # names that wait_until reads
@@ -39,8 +39,8 @@ ok "the cluster works without Arena" wait_until 'node_is idle' 30
 ok "the tree is built for /usr/local" own_build
 not_ok "before installation there is no arena" in_root arena doctor
 
-# ---- README, "On an existing cluster" --------------------------------------------------------------------
-inline() { sed -n '/^## On an existing cluster/,/^\*\*What it changes/p' "$ARENA_SRCDIR/README.md" | grep -oE "\`$1[^\`]*\`" | head -n 1 | tr -d '\`'; }
+# ---- INSTALL.md ----------------------------------------------------------------------------------------------
+inline() { sed -n '/^## Steps/,/^## What has run/p' "$ARENA_SRCDIR/INSTALL.md" | grep -oE "\`$1[^\`]*\`" | head -n 1 | tr -d '\`'; }
 follow "1: make install" "make install"
 follow "2: the service user" "$(inline useradd)"
 follow "3: directories" "$(block 'install -d')"
@@ -48,7 +48,7 @@ ok "3 has made all directories of arena.yaml(5)'s table" in_root bash -c '[[ $(s
 printf 'gpu_types:\n  a100: emulated-cpu   # no GPU here\nprofile:\n  budget_s: 20\n' >>"$root/etc/slurm/arena.yaml"
 follow "4: arena.yaml" "arena config check"
 lines=$(block SchedulerType)
-ok "5: README has the lines for slurm.conf" test "$(wc -l <<<"$lines")" -ge 7
+ok "5: INSTALL.md has the lines for slurm.conf" test "$(wc -l <<<"$lines")" -ge 7
 printf '%s\n' "$lines" >>"$root/etc/slurm/slurm.conf"
 follow "5: restart and reconfigure" $'systemctl restart slurmctld\nscontrol reconfigure'
 like "$(in_root sbatch --help 2>&1)" '--arena-model' "6: sbatch knows the options"

@@ -75,7 +75,7 @@ Finding check_line(const Facts& facts, const std::string& key, Apply apply, cons
 // ---- PluginDir
 // ------------------------------------------------------------------------------------------
 
-/// PluginDir as step 5 of README has it: ours, then those of the value that are there.
+/// PluginDir as step 5 of INSTALL.md has it: ours, then those of the value that are there.
 std::string mended_plugin_dir(const Facts& facts, const std::string& value) {
     std::vector<std::string> directories{facts.plugin_dir};
     for (const std::string& directory : words(value, ':'))
@@ -182,8 +182,8 @@ Judge requeue_exit_hold(std::int64_t code) {
 
 /// A profile is taken inside a Prolog, which Slurm must not cut off, and while a batch job starts,
 /// which Slurm must not give up: either drains the node or fails the carrier. The Prolog itself
-/// ends at the latest 20 s after profile.time_limit_s. README's values are for the default of 300
-/// s.
+/// ends at the latest 20 s after profile.time_limit_s. INSTALL.md's values are for the default of
+/// 300 s.
 Judge prolog_time(const std::string& key, double time_limit_s) {
     return [=](const std::string& text) -> std::optional<Fault> {
         constexpr double margin_s = 20;

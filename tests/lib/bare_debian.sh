@@ -10,7 +10,7 @@
 #                       there mounts the system on $root; skips the test where that cannot be
 #   typed COMMAND       types a line at root's prompt there, in the directory where slurm-arena was built
 #   install_systemctl, write_stock_slurm      its stand-in; a Slurm of one node with two GPUs that are none
-#   block WORD, follow NAME LINES             README's lines of the installation that have the word; types lines
+#   block WORD, follow NAME LINES             INSTALL.md's lines that have the word; types lines
 #   doctor, job_there OPTIONS, state_there JOB arena doctor, what it said in $said; a batch job in there
 
 : "${debian_release:=bookworm}" "${debian_more:=}"
@@ -162,10 +162,10 @@ END
 }
 node_is() { [[ $(in_root sinfo -hn node1 -o %T 2>/dev/null) == "$1" ]]; }
 
-# ---- README, "On an existing cluster"
-# block WORD: the lines of README's indented code block that has the word, in steps 1 to 7
+# ---- INSTALL.md
+# block WORD: the lines of INSTALL.md's indented code block that has the word, in steps 1 to 7
 block() {
-    sed -n '/^## On an existing cluster/,/^\*\*What it changes/p' "$ARENA_SRCDIR/README.md" |
+    sed -n '/^## Steps/,/^## What has run/p' "$ARENA_SRCDIR/INSTALL.md" |
         awk -v word="$1" '/^ *```/ { if (on && index(text, word)) printf "%s", text; on = !on; text = ""; next }
             on { sub(/^   /, ""); text = text $0 "\n" }'
 }
