@@ -50,6 +50,10 @@ ShardOperators shard_operators(const Model&, Precision, const ShardShape&);
 /// Parameters of one layer on one rank: matrices divided by tp, vectors replicated, experts divided
 /// by ep (by tp when ep is 1). Experts exchange gradients in a group of their own.
 LayerParameters shard_parameters(const Model&, const LayerKind&, const ShardShape&);
+/// What is trained of a layer on one rank: all of it, or its adapters.
+double trained_parameters(const Model&, const LayerKind&, const ShardShape&);
+/// That, over the layers' parameters; 1 where there are no adapters.
+double trained_share(const Model&, const LayerList&, const ShardShape&);
 /// Parameters of the token table on one rank.
 double embedding_shard_parameters(const Model&, std::int64_t tp);  ///< padded table, positions
 /// Output table (also when tied), norm, layers for multi-token prediction.

@@ -130,8 +130,11 @@ LayerSeconds compose(const LayerParts& parts, Recompute recompute, const Framewo
                                 ? c.selective_attention * parts.attention_s +
                                       c.selective_others * (parts.forward_s - parts.attention_s)
                                 : 0;
-    const double exposed = 1 - c.overlap_tensor;
     const Collectives& tensor = parts.collectives;
+    // collectives hide behind the matrix products beside them: no longer than these take
+    const double hidden =
+        tensor.seconds > 0 ? std::min(c.overlap_tensor, parts.forward_s / tensor.seconds) : 0;
+    const double exposed = 1 - hidden;
     const double share = full ? 1 : recompute == Recompute::selective ? c.selective_others : 0;
     const double again_s = share * tensor.repeated_s;
     const double forward_comm = exposed * tensor.seconds + parts.experts_s + parts.ring_s;
@@ -291,6 +294,7 @@ Shard::Shard(const PoolContext& context, const Topology& topology, const ShardSh
     const Model& model = context.model;
     const KindPricer pricer(context, topology, shape);
     const LayerList& list = context.layers->list();
+    trained_share = arena::trained_share(model, list, shape);
     std::vector<Kind> kinds;
     double step_s = 0, stepped = 0;
     for (std::size_t k = 0; k < list.kinds.size(); ++k) {
