@@ -11,6 +11,7 @@
 #include "base/statistics.h"
 #include "base/text.h"
 #include "core/limits.h"
+#include "planner/evaluate/image_rows.h"
 #include "planner/hardware/hardware.h"
 #include "planner/models/model.h"
 #include "planner/models/readers.h"
@@ -120,6 +121,7 @@ void add_adapters(const MeasuredRow& row, Model& model) {
 Result<Model> row_model(const MeasuredRow& row, const FrameworkConstants& framework) {
     const std::optional<Precision> precision = row_precision(row.precision);
     if (!precision) return usage_error("precision '" + printable(row.precision, 20) + "'");
+    if (is_image_row(row)) return image_row_model(row, *precision);
     if (row.family == "resnet") return resnet_model(row, *precision);
     const std::optional<Family> family = parse_family(row.family);
     if (!family) return usage_error("family '" + printable(row.family, 20) + "' is not priced");
@@ -200,6 +202,8 @@ void apply_attention(const MeasuredRow& row, FrameworkConstants& constants) {
 void apply_notes(const MeasuredRow& row, FrameworkConstants& constants) {
     constexpr double nothing = 1e-3;  // 0 means that nothing is said
     if (says(row, "nchw")) constants.conv_layout_passes = 1;
+    if (says(row, "recomputes norm and activation") || says(row, "recomputes layernorm"))
+        constants.recompute_pointwise = 1;
     if (says(row, "8-bit") && says(row, "optimizer")) constants.optimizer_state_bytes = 2;
     if (says(row, "bf16 optimizer states")) constants.optimizer_state_bytes = 4;
     if (says(row, "offloads optimizer") || says(row, "paged optimizer") ||

@@ -91,6 +91,7 @@ constexpr Field<FrameworkConstants> framework_fields[] = {
     {"recompute", &FrameworkConstants::recompute, 0, 2},
     {"selective_attention", &FrameworkConstants::selective_attention, 0, 1},
     {"selective_others", &FrameworkConstants::selective_others, 0, 1},
+    {"recompute_pointwise", &FrameworkConstants::recompute_pointwise, 0, 1},
     {"bf16_state_bytes", &FrameworkConstants::bf16_state_bytes, 0, 16},
     {"gradient_state_bytes", &FrameworkConstants::gradient_state_bytes, 0, 16},
     {"optimizer_state_bytes", &FrameworkConstants::optimizer_state_bytes, 0, 64},

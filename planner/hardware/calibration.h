@@ -82,6 +82,7 @@ struct FrameworkConstants {
     double recompute = 0;             ///< when a row does not say: 0 none, 1 selective, 2 full
     double selective_attention = 1;   ///< selective recompute repeats the core of attention
     double selective_others = 0;      ///< ... and this share of everything else
+    double recompute_pointwise = 0;   ///< 1: norms and activation functions, whatever else is not
     double bf16_state_bytes = 0;      ///< per parameter, beyond Megatron's 18, never sharded
     double gradient_state_bytes = 0;  ///< held per parameter; 0: by precision
     double optimizer_state_bytes = 0;  ///< ... by the optimizer; 0: Adam's and a master copy

@@ -218,6 +218,21 @@ KeptElements kept_elements(const Model& model, const LayerKind& kind, const Shar
     return kept;
 }
 
+KeptElements pointwise_elements(const Model& model, const LayerKind& kind,
+                                const ShardShape& shape) {
+    KeptElements again;
+    if (!is_transformer_layer(kind)) return again;
+    const double tokens = real(model.seq_length) * real(shape.micro_batch) / real(shape.cp);
+    const double t = real(shape.tp);
+    const bool moe = kind.body == Body::moe;
+    again.replicated = 2 * tokens * real(model.hidden);
+    again.split = tokens * real(moe ? model.shared_ffn_hidden : model.ffn_hidden) / t;
+    if (moe)
+        again.split +=
+            routed_rows(model, shape) * real(model.moe_ffn_hidden) / (shape.ep > 1 ? 1 : t);
+    return again;
+}
+
 bool tp_fits(const Model& model, std::int64_t tp) {
     if (model.family == Family::wide_resnet) return model.base_channels % tp == 0;
     if (!is_transformer(model.family)) return tp == 1;

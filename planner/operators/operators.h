@@ -72,6 +72,8 @@ struct KeptElements {
     double dropout = 0;  ///< elements of residual dropout masks, one byte each; as `replicated`
 };
 KeptElements kept_elements(const Model&, const LayerKind&, const ShardShape&);
+/// Of these, outputs of norms and of activation functions, which are cheap to compute again.
+KeptElements pointwise_elements(const Model&, const LayerKind&, const ShardShape&);
 
 /// Elements of one micro-batch whose channels tensor parallelism splits in a bottleneck block: `in`
 /// is gathered for the first 1x1 and the shortcut, `first` for the 3x3; `out` is reduced and

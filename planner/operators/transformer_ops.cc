@@ -75,6 +75,7 @@ class Transformer {
         if (model_.base_bits == 4)
             ops_.pair(OpKind::elementwise, plain_, {n * batch, k}, ElementwiseKind::relu);
         if (!takes_adapter) return;
+        ops_.pair(OpKind::elementwise, plain_, {m * batch, k}, ElementwiseKind::relu);  // dropout
         ops_.gemm(plain_, m, model_.lora_rank, k, batch);
         ops_.gemm(plain_, m, n, model_.lora_rank, batch);
         ops_.pair(OpKind::elementwise, plain_, {m * batch, n}, ElementwiseKind::add);

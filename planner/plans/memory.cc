@@ -145,8 +145,11 @@ MemoryModel::Row MemoryModel::layer_row(const Model& model, const LayerKind& kin
     const LayerParameters parameters = shard_parameters(model, kind, shape_);
     KeptElements elements = kept_elements(model, kind, shape_);
     if (framework.keeps_masks < 0.5) elements.dropout = 0;
-    const double kept = kept_bytes(elements, width, shape_) -
-                        (emulated ? 0 : narrow_bytes(model, kind, shape_, precision_));
+    double kept = kept_bytes(elements, width, shape_);
+    if (!emulated)
+        kept -= framework.recompute_pointwise > 0.5
+                    ? kept_bytes(pointwise_elements(model, kind, shape_), width, shape_)
+                    : narrow_bytes(model, kind, shape_, precision_);
     const bool fused = !emulated && framework.fused_attention >= 0.5;
     const double scores = fused ? 0 : score_bytes(elements, width);
     const double selective = kept -

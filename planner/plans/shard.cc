@@ -91,6 +91,7 @@ struct Collectives {
 
 struct LayerParts {
     double forward_s, backward_s, attention_s;
+    double pointwise_s;  ///< of norms and activation functions, forward
     Collectives collectives;
     double issue_forward_s, issue_backward_s;  ///< plain launches of our own take this, measured
     double extra_host_s;  ///< of one forward: softmax that is not fused, experts
@@ -129,7 +130,7 @@ LayerSeconds compose(const LayerParts& parts, Recompute recompute, const Framewo
                             : recompute == Recompute::selective
                                 ? c.selective_attention * parts.attention_s +
                                       c.selective_others * (parts.forward_s - parts.attention_s)
-                                : 0;
+                                : c.recompute_pointwise * parts.pointwise_s;
     const Collectives& tensor = parts.collectives;
     // collectives hide behind the matrix products beside them: no longer than these take
     const double hidden =
@@ -205,6 +206,7 @@ class KindPricer {
             parts.backward_s += wait * attention_s(ops.layer_backward);
             parts.attention_s *= 1 + wait;
         }
+        if (framework_.recompute_pointwise > 0) parts.pointwise_s = pointwise_s(ops.layer_forward);
         parts.collectives = collectives(kind);
         parts.extra_host_s = fallback_s(ops);
         parts.ring_s = context_ring_s(context_, topology_, shape_, parts.attention_s);
@@ -244,6 +246,14 @@ class KindPricer {
         double sum = 0;
         for (const OpCount& op : ops)
             if (op.shape.kind == OpKind::attention)
+                sum += op.count * context_.pricer.price(op.shape).seconds;
+        return sum;
+    }
+
+    [[nodiscard]] double pointwise_s(const std::vector<OpCount>& ops) const {
+        double sum = 0;
+        for (const OpCount& op : ops)
+            if (op.shape.kind == OpKind::norm || op.shape.kind == OpKind::elementwise)
                 sum += op.count * context_.pricer.price(op.shape).seconds;
         return sum;
     }

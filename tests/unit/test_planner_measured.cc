@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "base/yaml.h"
 #include "planner/evaluate/evaluate.h"
+#include "planner/evaluate/image_rows.h"
 #include "planner/hardware/hardware.h"
 #include "planner/operators/cost.h"
 #include "reference_data.h"
@@ -375,6 +376,65 @@ TEST(a_residual_network_of_the_usual_width_is_priced) {
     check_text(out().reason, "seq of a residual network is the size of a square image, as 224x224");
     row.image_height = 224, row.model = "Wide-ResNet-1B";
     check_text(out().reason, "a wide residual network, whose width the table does not give");
+}
+
+// FLOPs of a forward pass as published (twice the multiply-adds), and parameters.
+TEST(networks_for_images_are_the_published_variants_of_their_names) {
+    const auto hardware = load_hardware("");
+    MeasuredRow row = parse_measured(std::string(header) + good, "t.csv")->front();
+    row.framework = "PyTorch-DDP", row.seq = 0, row.image_width = row.image_height = 224;
+    row.gpus = 1, row.tp = row.pp = row.dp = 1, row.global_batch = row.micro_batch = 128;
+    row.gpu = "A100-80GB", row.recompute = "none", row.hidden = row.heads = 0;
+    struct {
+        const char *family, *model;
+        std::int64_t layers;
+        double gflops, millions;
+    } const known[] = {
+        {"vit", "ViT-B/16", 12, 35.2, 86},        {"deit", "DeiT-S", 12, 9.2, 22},
+        {"convnext", "ConvNeXt-B", 36, 30.8, 88}, {"convnext", "ConvNeXt-T", 18, 9.0, 28},
+        {"swin", "Swin-T", 12, 9.0, 28},          {"resnet", "ResNet-34", 34, 7.3, 21},
+        {"resnet", "ResNet-18", 18, 3.6, 11}};
+    for (const auto& k : known) {
+        row.family = k.family, row.model = k.model, row.layers = k.layers;
+        const Model model = must(image_row_model(row, Precision::fp16));
+        double flops = 0, parameters = 0;
+        for (const CustomLayer& layer : model.custom_layers) {
+            flops += static_cast<double>(layer.count) * layer.forward_flops;
+            parameters += static_cast<double>(layer.count) * layer.parameter_bytes / 2;
+        }
+        ck_assert_msg(std::fabs(flops / 1e9 / k.gflops - 1) < 0.08, "%s: %g", k.model, flops / 1e9);
+        ck_assert_msg(std::fabs(parameters / 1e6 / k.millions - 1) < 0.08, "%s: %g", k.model,
+                      parameters / 1e6);
+        const EvaluatedRow out = evaluate_row(row, {*hardware, builtin_calibration()});
+        ck_assert_msg(out.priced(), "%s: %s", k.model, out.reason.c_str());
+    }
+    row.family = "swin", row.model = "Swin-XXL";
+    check_text(evaluate_row(row, {*hardware, builtin_calibration()}).reason,
+               "no published swin is called 'Swin-XXL'");
+}
+
+TEST(notes_say_what_is_held_and_what_is_computed_again) {
+    const auto hardware = load_hardware("");
+    MeasuredRow row = parse_measured(std::string(header) + good, "t.csv")->front();
+    row.recompute = "none", row.precision = "bf16", row.pp = 1, row.dp = 4;
+    const auto price = [&](const char* notes) {
+        row.notes = notes;
+        const EvaluatedRow out = evaluate_row(row, {*hardware, builtin_calibration()});
+        ck_assert_msg(out.priced(), "%s", out.reason.c_str());
+        return out.estimate;
+    };
+    const Estimate plain = price("");
+    const Estimate again = price("recomputes norm and activation functions only");
+    ck_assert_double_lt(again.memory_bytes_per_gpu, 0.95 * plain.memory_bytes_per_gpu);
+    ck_assert_double_gt(again.compute_s, plain.compute_s);
+    ck_assert_double_lt(again.compute_s, 1.1 * plain.compute_s);
+    const Estimate eight = price("8-bit optimizer"), sixteen = price("bf16 optimizer states"),
+                   paged = price("8-bit paged optimizer in backward");
+    ck_assert_double_lt(sixteen.memory_bytes_per_gpu, plain.memory_bytes_per_gpu);
+    ck_assert_double_lt(eight.memory_bytes_per_gpu, sixteen.memory_bytes_per_gpu);
+    ck_assert_double_lt(paged.memory_bytes_per_gpu, eight.memory_bytes_per_gpu);
+    ck_assert_double_lt(price("Liger fused loss").memory_bytes_per_gpu, plain.memory_bytes_per_gpu);
+    ck_assert_double_eq(eight.compute_s, plain.compute_s);
 }
 
 TEST(names_of_gpus_in_published_tables_are_entries) {
