@@ -93,6 +93,7 @@ struct LayerParts {
     double forward_s, backward_s, attention_s;
     double pointwise_s;  ///< of norms and activation functions, forward
     Collectives collectives;
+    double overlap;  ///< share of tensor-parallel collectives that may hide
     double issue_forward_s, issue_backward_s;  ///< plain launches of our own take this, measured
     double extra_host_s;  ///< of one forward: softmax that is not fused, experts
     double experts_s;     ///< all-to-all to experts and back, exposed part
@@ -132,9 +133,10 @@ LayerSeconds compose(const LayerParts& parts, Recompute recompute, const Framewo
                                       c.selective_others * (parts.forward_s - parts.attention_s)
                                 : c.recompute_pointwise * parts.pointwise_s;
     const Collectives& tensor = parts.collectives;
-    // collectives hide behind the matrix products beside them: no longer than these take
+    // collectives hide behind the matrix products beside them: no longer than these take, and only
+    // where ranks write into each other's memory (Transformer Engine's userbuffers ask for NVLink)
     const double hidden =
-        tensor.seconds > 0 ? std::min(c.overlap_tensor, parts.forward_s / tensor.seconds) : 0;
+        tensor.seconds > 0 ? std::min(parts.overlap, parts.forward_s / tensor.seconds) : 0;
     const double exposed = 1 - hidden;
     const double share = full ? 1 : recompute == Recompute::selective ? c.selective_others : 0;
     const double again_s = share * tensor.repeated_s;
@@ -208,6 +210,7 @@ class KindPricer {
         }
         if (framework_.recompute_pointwise > 0) parts.pointwise_s = pointwise_s(ops.layer_forward);
         parts.collectives = collectives(kind);
+        parts.overlap = topology_.intra.name.starts_with("pcie") ? 0 : framework_.overlap_tensor;
         parts.extra_host_s = fallback_s(ops);
         parts.ring_s = context_ring_s(context_, topology_, shape_, parts.attention_s);
         if (kind.body == LayerKind::Body::moe) {

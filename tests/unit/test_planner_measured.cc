@@ -224,6 +224,22 @@ TEST(no_fitted_constant_sits_on_its_bound) {
         ck_assert_msg(!parse_calibration(bad, "c", builtin_calibration()).ok(), "%s", bad);
 }
 
+// Collectives that hide behind matrix products need a link by which ranks write into each other's
+// memory.
+TEST(tensor_parallel_collectives_hide_over_nvlink_alone) {
+    const GpuType l40s = *find_hardware(*load_hardware(""), "L40S");
+    GpuType linked = l40s;
+    linked.intra.name = "nvlink4";  // as fast
+    MeasuredRow row = parse_measured(std::string(header) + good, "t.csv")->front();
+    row.framework = "NeMo", row.gpu = "L40S", row.sequence_parallel = true;
+    const auto comm_s = [&](const GpuType& type) {
+        const EvaluatedRow out = evaluate_row(row, {{type}, builtin_calibration()});
+        ck_assert_msg(out.priced(), "%s", out.reason.c_str());
+        return out.estimate.tp_comm_s;
+    };
+    ck_assert_double_gt(comm_s(l40s), 1.3 * comm_s(linked));
+}
+
 // Frozen weights: no gradients of them, none exchanged, states of the adapters alone.
 TEST(adapters_beside_frozen_weights_cost_less_than_training_all) {
     const auto hardware = load_hardware("");
