@@ -161,6 +161,14 @@ std::optional<std::int64_t> row_zero(const MeasuredRow& row) {
     return std::nullopt;
 }
 
+/// Whether the attention column names a kernel that keeps no scores.
+bool is_fused(const MeasuredRow& row) {
+    constexpr std::string_view kinds[] = {"flash", "Flash", "cudnn", "sdpa", "xformers"};
+    return std::any_of(std::begin(kinds), std::end(kinds), [&](std::string_view kind) {
+        return row.attention.find(kind) != std::string::npos;
+    });
+}
+
 /// Why the row's words say something that has no price; a default in its place would be a guess.
 std::string unknown_word(const MeasuredRow& row) {
     const auto unknown = [](std::string_view column, const std::string& word,
@@ -173,8 +181,9 @@ std::string unknown_word(const MeasuredRow& row) {
     const auto mentions = [&](const char* kind) {
         return row.attention.find(kind) != std::string::npos;
     };
-    if (!row.attention.empty() && !mentions("flash") && !mentions("fused"))
-        return unknown("attn", row.attention, "flash, fused-softmax, unfused, nothing");
+    if (!row.attention.empty() && !is_fused(row) && !mentions("fused"))
+        return unknown("attn", row.attention,
+                       "flash, cudnn, sdpa, xformers, fused-softmax, unfused, nothing");
     if (row.status != "ok" && row.status != "OOM" && row.status != "memory_only" &&
         !row.status.empty())
         return unknown("status", row.status, "ok, OOM, memory_only, nothing");
@@ -192,7 +201,7 @@ std::vector<std::int64_t> even_stages(std::int64_t layers, std::int64_t stages) 
 
 /// The attention column decides over the framework's habit.
 void apply_attention(const MeasuredRow& row, FrameworkConstants& constants) {
-    if (row.attention.find("flash") != std::string::npos) constants.fused_attention = 1;
+    if (is_fused(row)) constants.fused_attention = 1;
     if (row.attention.find("fused-softmax") != std::string::npos ||
         row.attention.find("unfused") != std::string::npos)
         constants.fused_attention = 0;

@@ -108,8 +108,10 @@ TEST(a_row_that_cannot_be_priced_says_why) {
                "not expressible: sharding 'zero4'; known are zero0 to zero3, distopt, nothing");
     check_text(reason([](MeasuredRow& r) { r.sharding = "fsdp"; }),
                "not expressible: sharding 'fsdp'; known are zero0 to zero3, distopt, nothing");
-    check_text(reason([](MeasuredRow& r) { r.attention = "paged"; }),
-               "not expressible: attn 'paged'; known are flash, fused-softmax, unfused, nothing");
+    check_text(
+        reason([](MeasuredRow& r) { r.attention = "paged"; }),
+        "not expressible: attn 'paged'; known are flash, cudnn, sdpa, xformers, fused-softmax, "
+        "unfused, nothing");
     check_text(reason([](MeasuredRow& r) { r.status = "fine"; }),
                "not expressible: status 'fine'; known are ok, OOM, memory_only, nothing");
 }
