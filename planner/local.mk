@@ -111,6 +111,7 @@ requests_libs = libarena_requests.la $(search_libs)
 noinst_LTLIBRARIES += libarena_evaluate.la
 libarena_evaluate_la_SOURCES = \
 	planner/evaluate/evaluate.h planner/evaluate/evaluate.cc \
+	planner/evaluate/image_rows.h planner/evaluate/image_rows.cc \
 	planner/evaluate/measured.h planner/evaluate/measured.cc \
 	# end
 evaluate_libs = libarena_evaluate.la $(requests_libs)

@@ -155,6 +155,7 @@ EXTRA_DIST += $(black_box_tests) \
 	tests/bench/spike-start \
 	tests/bench/start-order \
 	tests/bench/planner-accuracy \
+	tests/bench/planner-sources \
 	tests/bench/planner-arena-data \
 	tests/bench/planner-ceiling \
 	tests/bench/planner \

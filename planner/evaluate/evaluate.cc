@@ -11,6 +11,7 @@
 #include "base/statistics.h"
 #include "base/text.h"
 #include "core/limits.h"
+#include "planner/evaluate/image_rows.h"
 #include "planner/hardware/hardware.h"
 #include "planner/models/model.h"
 #include "planner/models/readers.h"
@@ -40,10 +41,16 @@ std::optional<Precision> row_precision(std::string_view word) {
     return parse_precision(word);
 }
 
-/// Samples of text as long as `limit` on average: what is left of longer ones is padding.
+bool says(const MeasuredRow& row, std::string_view words) {
+    return row.notes.find(words) != std::string::npos;
+}
+
+/// Samples of text as long as `limit` on average: what is left of longer ones is padding. Packs are
+/// full.
 std::int64_t tokens_of(const MeasuredRow& row, Family family, const FrameworkConstants& f) {
     const auto limit = static_cast<std::int64_t>(f.unpadded_tokens);
-    return family == Family::bert && limit > 0 ? std::min(row.seq, limit) : row.seq;
+    const bool is_short = family == Family::bert && limit > 0 && !says(row, "count packs");
+    return is_short ? std::min(row.seq, limit) : row.seq;
 }
 
 bool same_shape(const Model& model, const MeasuredRow& row) {
@@ -91,9 +98,30 @@ Result<Model> resnet_model(const MeasuredRow& row, Precision precision) {
     return complete_model(std::move(model), "row");
 }
 
+/// "LoRA r32 ... on attention": rank 16 on all matrices where nothing is said. Training in 8 bits
+/// keeps frozen weights so.
+void add_adapters(const MeasuredRow& row, Model& model) {
+    constexpr std::int64_t usual_rank = 16;
+    model.lora_rank = usual_rank;
+    for (const std::string_view before : {"LoRA r", "rank "}) {
+        const std::size_t at = row.notes.find(before);
+        if (at == std::string::npos) continue;
+        std::string_view digits = std::string_view(row.notes).substr(at + before.size());
+        digits = digits.substr(0, digits.find_first_not_of("0123456789"));
+        if (const auto rank = parse_integer(digits, 1, 65536)) model.lora_rank = *rank;
+    }
+    model.lora_mlp = says(row, "on attention") ? 0 : 1;
+    if (says(row, "QLoRA") || says(row, "4-bit") || says(row, "4 bit")) {
+        model.base_bits = 4;
+    } else if (element_bytes(model.precision) <= 1) {
+        model.base_bits = 8;
+    }
+}
+
 Result<Model> row_model(const MeasuredRow& row, const FrameworkConstants& framework) {
     const std::optional<Precision> precision = row_precision(row.precision);
     if (!precision) return usage_error("precision '" + printable(row.precision, 20) + "'");
+    if (is_image_row(row)) return image_row_model(row, *precision);
     if (row.family == "resnet") return resnet_model(row, *precision);
     const std::optional<Family> family = parse_family(row.family);
     if (!family) return usage_error("family '" + printable(row.family, 20) + "' is not priced");
@@ -114,6 +142,7 @@ Result<Model> row_model(const MeasuredRow& row, const FrameworkConstants& framew
     model.experts = row.experts;
     model.top_k = row.top_k;
     model.moe_ffn_hidden = row.moe_ffn;
+    if (row.kind == "lora") add_adapters(row, model);
     return complete_model(std::move(model), "row");
 }
 
@@ -132,6 +161,14 @@ std::optional<std::int64_t> row_zero(const MeasuredRow& row) {
     return std::nullopt;
 }
 
+/// Whether the attention column names a kernel that keeps no scores.
+bool is_fused(const MeasuredRow& row) {
+    constexpr std::string_view kinds[] = {"flash", "Flash", "cudnn", "sdpa", "xformers"};
+    return std::any_of(std::begin(kinds), std::end(kinds), [&](std::string_view kind) {
+        return row.attention.find(kind) != std::string::npos;
+    });
+}
+
 /// Why the row's words say something that has no price; a default in its place would be a guess.
 std::string unknown_word(const MeasuredRow& row) {
     const auto unknown = [](std::string_view column, const std::string& word,
@@ -144,8 +181,9 @@ std::string unknown_word(const MeasuredRow& row) {
     const auto mentions = [&](const char* kind) {
         return row.attention.find(kind) != std::string::npos;
     };
-    if (!row.attention.empty() && !mentions("flash") && !mentions("fused"))
-        return unknown("attn", row.attention, "flash, fused-softmax, unfused, nothing");
+    if (!row.attention.empty() && !is_fused(row) && !mentions("fused"))
+        return unknown("attn", row.attention,
+                       "flash, cudnn, sdpa, xformers, fused-softmax, unfused, nothing");
     if (row.status != "ok" && row.status != "OOM" && row.status != "memory_only" &&
         !row.status.empty())
         return unknown("status", row.status, "ok, OOM, memory_only, nothing");
@@ -163,10 +201,26 @@ std::vector<std::int64_t> even_stages(std::int64_t layers, std::int64_t stages) 
 
 /// The attention column decides over the framework's habit.
 void apply_attention(const MeasuredRow& row, FrameworkConstants& constants) {
-    if (row.attention.find("flash") != std::string::npos) constants.fused_attention = 1;
+    if (is_fused(row)) constants.fused_attention = 1;
     if (row.attention.find("fused-softmax") != std::string::npos ||
         row.attention.find("unfused") != std::string::npos)
         constants.fused_attention = 0;
+}
+
+/// What the notes say of states and of the loss decides over the framework's habit.
+void apply_notes(const MeasuredRow& row, FrameworkConstants& constants) {
+    constexpr double nothing = 1e-3;  // 0 means that nothing is said
+    if (says(row, "nchw")) constants.conv_layout_passes = 1;
+    if (says(row, "recomputes norm and activation") || says(row, "recomputes layernorm"))
+        constants.recompute_pointwise = 1;
+    if (says(row, "8-bit") && says(row, "optimizer")) constants.optimizer_state_bytes = 2;
+    if (says(row, "bf16 optimizer states")) constants.optimizer_state_bytes = 4;
+    if (says(row, "offloads optimizer") || says(row, "paged optimizer") ||
+        says(row, "paged 8-bit optimizer"))
+        constants.optimizer_state_bytes = nothing;
+    if (says(row, "optimizer in backward")) constants.gradient_state_bytes = nothing;
+    if (says(row, "fused loss") || says(row, "chunked loss") || says(row, "loss in chunks"))
+        constants.logit_bytes = std::min(constants.logit_bytes, 2.0);
 }
 
 Result<GpuPool> row_pool(const MeasuredRow& row, const EvaluateOptions& options) {
@@ -181,8 +235,9 @@ Result<GpuPool> row_pool(const MeasuredRow& row, const EvaluateOptions& options)
     pool.max_gpus = row.gpus;
     pool.constants = options.calibration.constants(type->name, row.framework);
     apply_attention(row, pool.constants->framework);
+    apply_notes(row, pool.constants->framework);
     const NetworkConstants& network =
-        options.calibration.network(row.intra_link, row.inter_gbps.value_or(0));
+        options.calibration.network(row.intra_link, row.inter_gbps.value_or(0), row.notes);
     pool.hardware.intra.bytes_per_s *= network.intra_share;
     double& spread = pool.constants->device.node_spread;
     spread = std::max(spread, network.node_spread);
@@ -363,7 +418,8 @@ EvaluatedRow evaluate_row(const MeasuredRow& row, const EvaluateOptions& options
     EvaluatedRow out;
     out.row = &row;
     (void)options.calibration.framework(row.framework, &out.known_framework);
-    out.known_network = options.calibration.has_network(row.intra_link, row.inter_gbps.value_or(0));
+    out.known_network =
+        options.calibration.has_network(row.intra_link, row.inter_gbps.value_or(0), row.notes);
     if (!row.unreadable.empty()) {
         out.reason = row.unreadable;
         return out;

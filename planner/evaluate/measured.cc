@@ -90,6 +90,7 @@ constexpr TextColumn text_columns[] = {
     {"confidence", &MeasuredRow::confidence},
     {"mem_kind", &MeasuredRow::mem_kind},
     {"notes", &MeasuredRow::notes},
+    {"kind", &MeasuredRow::kind},
 };
 
 struct NumberColumn {

@@ -23,7 +23,7 @@ struct MeasuredRow {
     std::int64_t id = 0;
     std::size_t line = 0;  ///< in the file, for messages
     std::string source, framework, family, model, gpu, intra_link, recompute, precision, sharding,
-        attention, status, confidence, mem_kind, notes;
+        attention, status, confidence, mem_kind, notes, kind;
     std::int64_t layers = 0, hidden = 0, heads = 0, kv_heads = 0, ffn_hidden = 0, seq = 0,
                  vocab = 0, experts = 0, top_k = 0, moe_ffn = 0;
     std::int64_t gpus = 0, gpus_per_node = 0, tp = 0, pp = 0, dp = 0, vpp = 0, cp = 0, ep = 0,

@@ -29,9 +29,12 @@ constexpr Field<DeviceConstants> device_fields[] = {
     {"gemm_share_32bit", &DeviceConstants::gemm_share_32bit, 0, 1},
     {"gemm_share_8bit", &DeviceConstants::gemm_share_8bit, 0.01, 1},
     {"gemm_share_4bit", &DeviceConstants::gemm_share_4bit, 0.01, 1},
+    {"grouped_share", &DeviceConstants::grouped_share, 0.01, 1},
     {"gemm_ramp", &DeviceConstants::gemm_ramp, 0, 1e5},
     {"gemm_align_8", &DeviceConstants::gemm_align_8, 1, 20},
     {"gemm_align_64", &DeviceConstants::gemm_align_64, 1, 20},
+    {"conv_share", &DeviceConstants::conv_share, 0.01, 1},
+    {"conv_ramp", &DeviceConstants::conv_ramp, 0, 1e5},
     {"attention_forward", &DeviceConstants::attention_forward, 0.01, 1},
     {"attention_backward", &DeviceConstants::attention_backward, 0.01, 1},
     {"attention_ramp", &DeviceConstants::attention_ramp, 0, 1e5},
@@ -39,6 +42,7 @@ constexpr Field<DeviceConstants> device_fields[] = {
     {"kernel_s", &DeviceConstants::kernel_s, 0, 1},
     {"clock_share", &DeviceConstants::clock_share, 0.1, 1},
     {"node_spread", &DeviceConstants::node_spread, 0, 0.2},
+    {"unmeasured", &DeviceConstants::unmeasured, 0, 1},
 };
 
 constexpr Field<FrameworkConstants> framework_fields[] = {
@@ -65,6 +69,7 @@ constexpr Field<FrameworkConstants> framework_fields[] = {
     {"pads_vocab", &FrameworkConstants::pads_vocab, 0, 1},
     {"cast_passes", &FrameworkConstants::cast_passes, 0, 20},
     {"conv_weight_passes", &FrameworkConstants::conv_weight_passes, 0, 100},
+    {"conv_layout_passes", &FrameworkConstants::conv_layout_passes, 0, 10},
     {"norm_collectives", &FrameworkConstants::norm_collectives, 0, 10},
     {"gradient_bytes", &FrameworkConstants::gradient_bytes, 0, 8},
     {"weight_bytes", &FrameworkConstants::weight_bytes, 0, 8},
@@ -86,7 +91,10 @@ constexpr Field<FrameworkConstants> framework_fields[] = {
     {"recompute", &FrameworkConstants::recompute, 0, 2},
     {"selective_attention", &FrameworkConstants::selective_attention, 0, 1},
     {"selective_others", &FrameworkConstants::selective_others, 0, 1},
+    {"recompute_pointwise", &FrameworkConstants::recompute_pointwise, 0, 1},
     {"bf16_state_bytes", &FrameworkConstants::bf16_state_bytes, 0, 16},
+    {"gradient_state_bytes", &FrameworkConstants::gradient_state_bytes, 0, 16},
+    {"optimizer_state_bytes", &FrameworkConstants::optimizer_state_bytes, 0, 64},
     {"logit_bytes", &FrameworkConstants::logit_bytes, 0, 40},
     {"keeps_masks", &FrameworkConstants::keeps_masks, 0, 1},
     {"activation_slack", &FrameworkConstants::activation_slack, 1, 2},
@@ -110,7 +118,7 @@ bool answers_to(const Calibration::Framework& entry, std::string_view name) {
 /// Keys that entries have besides their constants.
 constexpr std::string_view names_key = "names", name_key = "name", like_key = "like",
                            aliases_key = "aliases", link_key = "intra_link",
-                           gbps_key = "inter_gbps";
+                           gbps_key = "inter_gbps", words_key = "words", bounds_key = "bounds";
 
 /// `known`: the keys of this section besides its constants. Any other is an error that lists them.
 template <typename T, std::size_t N>
@@ -208,10 +216,17 @@ Status read_framework(const YamlNode& map, std::string_view file, Calibration& t
 }
 
 Status read_network(const YamlNode& map, std::string_view file, Calibration& table) {
-    const auto link = read_word(map, file, link_key);
+    const auto link = read_word(map, file, link_key), name = read_word(map, file, name_key);
     if (!link) return link.error();
+    if (!name) return name.error();
+    const auto words = read_words(map, file, words_key);
+    if (!words) return words.error();
     Calibration::Network entry;
+    entry.name = *name;
+    entry.words = *words;
     entry.intra_link = *link;
+    if (entry.name.empty() && !entry.words.empty())
+        return usage_error("words belong to an entry with a name", map.where(file));
     if (const YamlNode* gbps = map.find(gbps_key)) {
         const Result<double> value = yaml_number(*gbps, file, gbps_key, 0, 1e6);
         if (!value) return value.error();
@@ -219,15 +234,44 @@ Status read_network(const YamlNode& map, std::string_view file, Calibration& tab
     }
     const auto same = std::find_if(table.networks.begin(), table.networks.end(),
                                    [&](const Calibration::Network& other) {
-                                       return same_word(other.intra_link, entry.intra_link) &&
+                                       return same_word(other.name, entry.name) &&
+                                              same_word(other.intra_link, entry.intra_link) &&
                                               other.inter_gbps == entry.inter_gbps;
                                    });
+    const std::vector<std::string_view> keys{name_key, words_key, link_key, gbps_key};
     if (same != table.networks.end())
-        return read_fields(map, file, {link_key, gbps_key}, network_fields, same->constants);
+        return read_fields(map, file, keys, network_fields, same->constants);
     if (!table.networks.empty()) entry.constants = table.networks.front().constants;
     table.networks.push_back(std::move(entry));
-    return read_fields(map, file, {link_key, gbps_key}, network_fields,
-                       table.networks.back().constants);
+    return read_fields(map, file, keys, network_fields, table.networks.back().constants);
+}
+
+/// bounds: {key: [least, most]}, within which contrib/fit-calibration looks; prices do not depend
+/// on them.
+Status check_bounds(const YamlNode& root, std::string_view file) {
+    const YamlNode* map = root.find(bounds_key);
+    if (map == nullptr) return Done{};
+    if (map->kind != YamlNode::Kind::map)
+        return usage_error("bounds is a map of constants", map->where(file));
+    std::vector<std::string_view> known;
+    const auto add = [&](const auto& fields) {
+        for (const auto& field : fields) known.push_back(field.key);
+    };
+    add(device_fields), add(framework_fields), add(network_fields);
+    if (Status s = yaml_check_keys(*map, file, known); !s) return s;
+    for (const auto& [key, node] : map->members) {
+        if (node.kind != YamlNode::Kind::sequence || node.items.size() != 2)
+            return usage_error(fmt::format("bounds: {} is a list of two numbers", key),
+                               node.where(file));
+        const Result<double> least = yaml_number(node.items[0], file, key, 0, 1e6),
+                             most = yaml_number(node.items[1], file, key, 0, 1e6);
+        if (!least) return least.error();
+        if (!most) return most.error();
+        if (*least >= *most)
+            return usage_error(fmt::format("bounds: {} has its least first", key),
+                               node.where(file));
+    }
+    return Done{};
 }
 
 using Reader = Status (*)(const YamlNode&, std::string_view, Calibration&);
@@ -269,14 +313,44 @@ const FrameworkConstants& Calibration::framework(std::string_view name, bool* kn
     return frameworks.front().constants;
 }
 
-const NetworkConstants& Calibration::network(std::string_view intra_link, double gbps) const {
-    const Network* best = &networks.front();
-    for (const Network& entry : networks) {
-        if (!same_word(entry.intra_link, intra_link)) continue;
-        if (entry.inter_gbps == gbps) return entry.constants;
-        if (entry.inter_gbps == 0) best = &entry;
+namespace {
+
+/// Whether what was said of a network names the entry; entries without a name need nothing said.
+bool is_said(const Calibration::Network& entry, std::string_view said) {
+    return entry.name.empty() ||
+           std::any_of(entry.words.begin(), entry.words.end(), [&](const std::string& word) {
+               return said.find(word) != std::string_view::npos;
+           });
+}
+
+/// The entry of that link and rate that says most; nothing where there is none.
+const Calibration::Network* entry_of(const std::vector<Calibration::Network>& networks,
+                                     std::string_view intra_link, double gbps,
+                                     std::string_view said) {
+    const Calibration::Network* best = nullptr;
+    const auto weight = [](const Calibration::Network& entry) {
+        return 2 * (entry.name.empty() ? 0 : 1) + (entry.inter_gbps > 0 ? 1 : 0);
+    };
+    for (const Calibration::Network& entry : networks) {
+        if (!same_word(entry.intra_link, intra_link) || !is_said(entry, said)) continue;
+        if (entry.inter_gbps != gbps && entry.inter_gbps != 0) continue;
+        if (best == nullptr || weight(entry) > weight(*best)) best = &entry;
     }
-    return best->constants;
+    return best;
+}
+
+}  // namespace
+
+const NetworkConstants& Calibration::network(std::string_view intra_link, double gbps,
+                                             std::string_view said) const {
+    const Network* entry = entry_of(networks, intra_link, gbps, said);
+    return (entry != nullptr ? *entry : networks.front()).constants;
+}
+
+const NetworkConstants* Calibration::named_network(std::string_view name) const {
+    for (const Network& entry : networks)
+        if (!entry.name.empty() && same_word(entry.name, name)) return &entry.constants;
+    return nullptr;
 }
 
 bool Calibration::has_device(std::string_view name) const {
@@ -284,11 +358,9 @@ bool Calibration::has_device(std::string_view name) const {
                        [&](const Device& entry) { return same_word(entry.name, name); });
 }
 
-bool Calibration::has_network(std::string_view intra_link, double gbps) const {
-    return std::any_of(networks.begin(), networks.end(), [&](const Network& entry) {
-        return same_word(entry.intra_link, intra_link) &&
-               (entry.inter_gbps == gbps || entry.inter_gbps == 0);
-    });
+bool Calibration::has_network(std::string_view intra_link, double gbps,
+                              std::string_view said) const {
+    return entry_of(networks, intra_link, gbps, said) != nullptr;
 }
 
 CostConstants Calibration::constants(std::string_view hardware, std::string_view name) const {
@@ -300,8 +372,10 @@ Result<Calibration> parse_calibration(std::string_view text, std::string_view na
     const Result<YamlNode> root =
         parse_yaml(text, name, {.bytes = max_calibration_bytes, .depth = 8, .scalars = 32768});
     if (!root) return root.error();
-    if (Status s = yaml_check_keys(*root, name, {"devices", "frameworks", "networks"}); !s)
+    if (Status s = yaml_check_keys(*root, name, {bounds_key, "devices", "frameworks", "networks"});
+        !s)
         return s.error();
+    if (Status s = check_bounds(*root, name); !s) return s.error();
     Calibration table = base;
     for (const auto& [key, read] : {std::pair<std::string_view, Reader>{"devices", read_device},
                                     {"frameworks", read_framework},
@@ -319,7 +393,8 @@ Result<Calibration> load_calibration(const std::string& extra_file) {
 
 const Calibration& builtin_calibration() {
     static const Calibration table = [] {
-        const Calibration empty{{{"default", {}}}, {{"default", {}, {}}}, {{"default", 0, {}}}};
+        const Calibration empty{
+            {{"default", {}}}, {{"default", {}, {}}}, {{"", {}, "default", 0, {}}}};
         Result<Calibration> parsed = parse_calibration(builtin_text, "calibration.yaml", empty);
         return parsed ? std::move(parsed).value() : empty;  // a unit test holds that it parses
     }();

@@ -14,6 +14,7 @@
 #include "base/yaml.h"
 #include "core/limits.h"
 #include "installed_paths.h"
+#include "planner/hardware/calibration.h"
 #include "planner/hardware/card_names.h"
 
 namespace arena {
@@ -91,7 +92,8 @@ class MapReader {
 };
 
 /// {name: nvlink3, gb_per_s: 300, alpha_us: 10, efficiency: 0.75}; GB/s of one direction. Between
-/// nodes cross_rail_cost too.
+/// nodes cross_rail_cost too, and a name of a network entry (calibration.h) stands for what it
+/// says.
 Link read_link(MapReader& entry, std::string_view key) {
     Link link;
     const YamlNode* map = entry.child(key, YamlNode::Kind::map);
@@ -101,10 +103,14 @@ Link read_link(MapReader& entry, std::string_view key) {
     if (Status s = yaml_check_keys(*map, entry.file(), keys); !s) entry.keep(s.error());
     MapReader reader(*map, entry.file());
     link.name = reader.text("name");
+    const NetworkConstants* named =
+        key == "inter" ? builtin_calibration().named_network(link.name) : nullptr;
+    const double share = named != nullptr ? named->share : 0.75,
+                 cross_rail = named != nullptr ? named->cross_rail_cost : 0;
     link.bytes_per_s =
-        reader.number("gb_per_s", 0.01, 100000) * 1e9 * reader.number("efficiency", 0.05, 1, 0.75);
+        reader.number("gb_per_s", 0.01, 100000) * 1e9 * reader.number("efficiency", 0.05, 1, share);
     link.alpha_s = reader.number("alpha_us", 0, 1e6) * 1e-6;
-    link.cross_rail_cost = reader.number("cross_rail_cost", 0, 10, 0);
+    link.cross_rail_cost = reader.number("cross_rail_cost", 0, 10, cross_rail);
     if (reader.error()) entry.keep(*reader.error());
     return link;
 }

@@ -59,6 +59,7 @@ bool applies(FieldGroup group, Family family) {
     switch (group) {
         case FieldGroup::transformer:
         case FieldGroup::attention:
+        case FieldGroup::adapter:
             return is_transformer(family);
         case FieldGroup::latent:
             return family == Family::gpt || family == Family::llama || family == Family::moe;
@@ -142,6 +143,17 @@ Status check_attention(const Model& model) {
         return usage_error(fmt::format("seq_length {} is more than the {} positions",
                                        model.seq_length, model.positions));
     return check_latent(model);
+}
+
+Status check_adapters(const Model& model) {
+    if (model.base_bits != 0 && model.base_bits != 4 && model.base_bits != 8 &&
+        model.base_bits != 16)
+        return usage_error(fmt::format("base_bits must be 4, 8 or 16, not {}", model.base_bits));
+    if (is_adapted(model)) return Done{};
+    if (model.lora_mlp != 0) return usage_error("lora_mlp needs lora_rank (adapters)");
+    if (model.base_bits != 0)
+        return usage_error("base_bits needs lora_rank: only frozen weights are stored in few bits");
+    return Done{};
 }
 
 Status check_experts(const Model& model) {
@@ -287,7 +299,7 @@ Status check_model(const Model& model) {
     for (Status (*check)(const Model&) : {check_ranges, check_resnet, check_custom})
         if (Status status = check(model); !status) return status;
     if (is_transformer(model.family))
-        for (Status (*check)(const Model&) : {check_attention, check_experts})
+        for (Status (*check)(const Model&) : {check_attention, check_experts, check_adapters})
             if (Status status = check(model); !status) return status;
     if (Status status = check_capacity(model); !status) return status;
     if (const double count = parameter_count(model); !(count <= max_parameters))

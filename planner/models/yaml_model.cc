@@ -32,8 +32,8 @@ Status read_ignored(const YamlNode& root, std::string_view file, IgnoredWords& i
 }
 
 std::vector<std::string_view> known_keys() {
-    std::vector<std::string_view> keys{"name",   "family",  "precision", "capacity_factor",
-                                       "blocks", ignore_key};
+    std::vector<std::string_view> keys{"name",   "family",    "precision", "capacity_factor",
+                                       "blocks", "trainable", ignore_key};
     for (const FlagField& field : flag_fields()) keys.push_back(field.key);
     for (const IntegerField& field : integer_fields()) keys.push_back(field.key);
     return keys;
@@ -103,6 +103,24 @@ Status read_capacity(const YamlNode& root, std::string_view file, Model& model) 
         yaml_number(*node, file, "capacity_factor", 0, max_capacity_factor);
     if (!value) return value.error();
     model.capacity_factor = *value;
+    return Done{};
+}
+
+/// trainable: all, or lora, which needs a rank.
+Status read_trainable(const YamlNode& root, std::string_view file, Model& model) {
+    const YamlNode* node = root.find("trainable");
+    if (node == nullptr) return Done{};
+    const Result<std::string> text = yaml_string(*node, file, "trainable");
+    if (!text) return text.error();
+    if (*text == "lora" && !is_adapted(model))
+        return usage_error("trainable: lora needs lora_rank, 1 or more", node->where(file));
+    if (*text == "all" && is_adapted(model))
+        return usage_error("trainable: all has no adapters: leave lora_rank out",
+                           node->where(file));
+    if (*text != "lora" && *text != "all")
+        return usage_error(
+            fmt::format("trainable '{}' is unknown; accepted: all, lora", printable(*text, 40)),
+            node->where(file));
     return Done{};
 }
 
@@ -216,8 +234,8 @@ Result<Model> parse_yaml_model(std::string_view text, std::string_view name,
             known.push_back(key);
     if (Status s = yaml_check_keys(*root, name, known); !s) return s.error();
     for (Status (*read)(const YamlNode&, std::string_view, Model&) :
-         {read_name, read_integers, read_precision, read_flags, read_capacity, read_blocks,
-          read_custom_layers})
+         {read_name, read_integers, read_trainable, read_precision, read_flags, read_capacity,
+          read_blocks, read_custom_layers})
         if (Status s = read(*root, name, model); !s) return s.error();
     return complete_model(std::move(model), name);
 }

@@ -49,6 +49,11 @@ class OpBuilder {
         data_gradient(precision, m, n, k, batch);
     }
 
+    /// Something that nothing flows back through.
+    void forward_only(OpKind kind, Precision precision, Dims dims) {
+        forward_.push_back({{kind, Pass::forward, precision, dims}, 1});
+    }
+
     /// k x k convolution with this stride of square images, no bias; the images' own gradient is
     /// left out for the first layer of a network.
     void convolution(Precision precision, Dims dims, std::int64_t kernel, std::int64_t stride,

@@ -111,8 +111,10 @@ KeptElements transformer_elements(const Model& model, const LayerKind& kind,
     const bool moe = kind.body == Body::moe;
     const double width = real(moe ? model.shared_ffn_hidden : model.ffn_hidden);
     KeptElements kept;
-    kept.replicated = tokens * (4 * h + whole);
-    kept.split = tokens * (split + mlp * width / t);
+    // what a frozen matrix multiplies is kept only where an adapter multiplies it too
+    const bool frozen_mlp = is_adapted(model) && model.lora_mlp == 0;
+    kept.replicated = tokens * ((frozen_mlp ? 3 : 4) * h + whole);
+    kept.split = tokens * (split + (frozen_mlp ? mlp - 1 : mlp) * width / t);
     if (moe) kept.split += expert_elements(model, shape);
     kept.scores = real(shape.micro_batch) * real(model.heads) / t * real(model.seq_length) *
                   real(model.seq_length) / real(shape.cp);
@@ -156,6 +158,33 @@ LayerParameters shard_parameters(const Model& model, const LayerKind& kind,
     return p;
 }
 
+/// Adapters have the rank times the sum of their matrix's sides, of which tensor parallelism splits
+/// the one that it splits of the matrix.
+double trained_parameters(const Model& model, const LayerKind& kind, const ShardShape& shape) {
+    if (!is_adapted(model)) return shard_parameters(model, kind, shape).total();
+    const double h = real(model.hidden), t = real(shape.tp);
+    double sides = 2 * h + (qkv_width(model) + real(model.heads * value_head_dim(model))) / t;
+    const auto mlp = [&](double width) { return 2 * h + (is_gated(model) ? 3 : 2) * width; };
+    if (model.lora_mlp > 0 && kind.body != Body::moe) sides += mlp(real(model.ffn_hidden) / t);
+    if (model.lora_mlp > 0 && kind.body == Body::moe) {
+        const double own = real(model.experts) / real(shape.ep);
+        sides += own * mlp(real(model.moe_ffn_hidden) / (shape.ep > 1 ? 1 : t));
+        if (model.shared_ffn_hidden > 0) sides += mlp(real(model.shared_ffn_hidden) / t);
+    }
+    return real(model.lora_rank) * sides;
+}
+
+double trained_share(const Model& model, const LayerList& list, const ShardShape& shape) {
+    if (!is_adapted(model)) return 1;
+    double trained = 0, held = 0;
+    for (std::size_t k = 0; k < list.kinds.size(); ++k) {
+        const double count = real(list.count_of(k));
+        trained += count * trained_parameters(model, list.kinds[k], shape);
+        held += count * shard_parameters(model, list.kinds[k], shape).total();
+    }
+    return std::min(1.0, trained / held);
+}
+
 std::int64_t shard_vocab(const Model& model, std::int64_t tp) {
     return ceil_div(model.vocab, 128 * tp) * 128;
 }
@@ -187,6 +216,21 @@ KeptElements kept_elements(const Model& model, const LayerKind& kind, const Shar
     kept.split = real(shape.micro_batch) * model.custom_layers[kind.index].activation_bytes /
                  element_bytes(model.precision);
     return kept;
+}
+
+KeptElements pointwise_elements(const Model& model, const LayerKind& kind,
+                                const ShardShape& shape) {
+    KeptElements again;
+    if (!is_transformer_layer(kind)) return again;
+    const double tokens = real(model.seq_length) * real(shape.micro_batch) / real(shape.cp);
+    const double t = real(shape.tp);
+    const bool moe = kind.body == Body::moe;
+    again.replicated = 2 * tokens * real(model.hidden);
+    again.split = tokens * real(moe ? model.shared_ffn_hidden : model.ffn_hidden) / t;
+    if (moe)
+        again.split +=
+            routed_rows(model, shape) * real(model.moe_ffn_hidden) / (shape.ep > 1 ? 1 : t);
+    return again;
 }
 
 bool tp_fits(const Model& model, std::int64_t tp) {

@@ -50,6 +50,10 @@ ShardOperators shard_operators(const Model&, Precision, const ShardShape&);
 /// Parameters of one layer on one rank: matrices divided by tp, vectors replicated, experts divided
 /// by ep (by tp when ep is 1). Experts exchange gradients in a group of their own.
 LayerParameters shard_parameters(const Model&, const LayerKind&, const ShardShape&);
+/// What is trained of a layer on one rank: all of it, or its adapters.
+double trained_parameters(const Model&, const LayerKind&, const ShardShape&);
+/// That, over the layers' parameters; 1 where there are no adapters.
+double trained_share(const Model&, const LayerList&, const ShardShape&);
 /// Parameters of the token table on one rank.
 double embedding_shard_parameters(const Model&, std::int64_t tp);  ///< padded table, positions
 /// Output table (also when tied), norm, layers for multi-token prediction.
@@ -68,6 +72,8 @@ struct KeptElements {
     double dropout = 0;  ///< elements of residual dropout masks, one byte each; as `replicated`
 };
 KeptElements kept_elements(const Model&, const LayerKind&, const ShardShape&);
+/// Of these, outputs of norms and of activation functions, which are cheap to compute again.
+KeptElements pointwise_elements(const Model&, const LayerKind&, const ShardShape&);
 
 /// Elements of one micro-batch whose channels tensor parallelism splits in a bottleneck block: `in`
 /// is gathered for the first 1x1 and the shortcut, `first` for the 3x3; `out` is reduced and

@@ -58,6 +58,29 @@ struct Gemm {
     double m, n, k, batch;
 };
 
+/// What a kind of matrix product reaches: of the peak, and what k loses at its ends.
+struct Reach {
+    double share, ramp;
+};
+
+/// Filling and draining take a time, in which a faster precision would have done more of k. GEMMs
+/// of many experts at once reach a part of what one does.
+Reach gemm_reach(const GpuType& type, const CostConstants& c, Precision precision,
+                 bool is_grouped) {
+    const double faster = is_8bit(precision) || is_4bit(precision)
+                              ? rate_of(type, c, precision) / rate_of(type, c, Precision::bf16)
+                              : 1;
+    const double grouped = is_grouped ? c.device.grouped_share : 1;
+    return {grouped * gemm_share(c.device, precision), faster * c.device.gemm_ramp};
+}
+
+/// Of convolutions, which share kernels with no GEMM of a language model; in fp32 without tensor
+/// cores the same lanes bound both.
+Reach conv_reach(const CostConstants& c, Precision precision) {
+    const bool plain = precision == Precision::fp32 && c.device.gemm_share_32bit > 0;
+    return {plain ? c.device.gemm_share_32bit : c.device.conv_share, c.device.conv_ramp};
+}
+
 /// std::ceil() of what is not negative, without the call that it is without SSE4.1.
 double ceil_of(double value) {
     if (value >= 0x1p53) return value;
@@ -68,16 +91,16 @@ double ceil_of(double value) {
 /// Tiles run in waves over the multiprocessors; a partly filled last wave costs a whole one. A GEMM
 /// with few tiles splits K over idle multiprocessors.
 double gemm_compute_s(const GpuType& type, const CostConstants& c, Precision precision,
-                      const Gemm& g) {
+                      const Gemm& g, const Reach& reach) {
     const double sms = real(type.sm_count);
-    const double rate = rate_of(type, c, precision) / sms * gemm_share(c.device, precision);
+    const double rate = rate_of(type, c, precision) / sms * reach.share;
     double best = std::numeric_limits<double>::infinity();
     for (const Tile& tile : tiles) {
         const double blocks = ceil_of(g.m / tile.m) * ceil_of(g.n / tile.n) * g.batch;
         for (double split : splits) {
             if (split > 1 && blocks * split > sms) break;
             const double waves = ceil_of(blocks * split / sms);
-            best = std::min(best, waves * 2 * tile.m * tile.n * (g.k / split + c.device.gemm_ramp) /
+            best = std::min(best, waves * 2 * tile.m * tile.n * (g.k / split + reach.ramp) /
                                       (rate * tile.share));
         }
     }
@@ -102,7 +125,8 @@ double cast_bytes(const CostConstants& c, const OpShape& shape) {
 double gemm_s(const GpuType& type, const CostConstants& c, const OpShape& shape) {
     const Gemm g{real(shape.dims[0]), real(shape.dims[1]), real(shape.dims[2]),
                  real(shape.dims[3])};
-    const double compute = gemm_compute_s(type, c, shape.precision, g);
+    const double compute = gemm_compute_s(type, c, shape.precision, g,
+                                          gemm_reach(type, c, shape.precision, shape.dims[3] > 1));
     return std::max(compute, bytes_s(type, c, op_bytes(shape))) +
            bytes_s(type, c, cast_bytes(c, shape));
 }
@@ -127,14 +151,18 @@ Gemm conv_gemm(const Conv& conv) {
 }
 
 /// Besides the implicit GEMM a framework moves the weights: into another layout, or transformed
-/// for Winograd's algorithm, and back.
+/// for Winograd's algorithm, and back; where channels come first, images go into the layout that
+/// tensor cores take, and back.
 double conv_s(const GpuType& type, const CostConstants& c, const OpShape& shape) {
     const Conv conv = conv_of(shape);
     const double passes = type.emulated ? 0 : c.framework.conv_weight_passes;
     const double weight_bytes = conv.taps * conv.out * element_bytes(shape.precision);
-    return std::max(gemm_compute_s(type, c, shape.precision, conv_gemm(conv)),
+    return std::max(gemm_compute_s(type, c, shape.precision, conv_gemm(conv),
+                                   conv_reach(c, shape.precision)),
                     bytes_s(type, c, op_bytes(shape))) +
-           bytes_s(type, c, passes * weight_bytes);
+           bytes_s(type, c, passes * weight_bytes) +
+           (type.emulated ? 0
+                          : bytes_s(type, c, 2 * c.framework.conv_layout_passes * op_bytes(shape)));
 }
 
 /// Work that a user stated as FLOPs and bytes.
@@ -160,8 +188,9 @@ double fused_attention_s(const GpuType& type, const CostConstants& c, const OpSh
 double unfused_attention_s(const GpuType& type, const CostConstants& c, const OpShape& shape) {
     const double batch = real(shape.dims[0]), s = real(shape.dims[2]), d = real(shape.dims[3]);
     const bool forward = shape.pass == Pass::forward;
-    const double scores = gemm_compute_s(type, c, shape.precision, {s, s, d, batch});
-    const double context = gemm_compute_s(type, c, shape.precision, {s, d, s, batch});
+    const Reach reach = gemm_reach(type, c, shape.precision, false);
+    const double scores = gemm_compute_s(type, c, shape.precision, {s, s, d, batch}, reach);
+    const double context = gemm_compute_s(type, c, shape.precision, {s, d, s, batch}, reach);
     const bool fallback =
         c.framework.softmax_multiple > 1 && std::fmod(batch, c.framework.softmax_multiple) != 0;
     const double passes =

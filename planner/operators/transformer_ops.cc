@@ -34,7 +34,7 @@ class Transformer {
         is_latent(model_) ? latent_projections() : projections();
         ops_.pair(OpKind::attention, plain_, attention_dims(), attention_variant(),
                   1 / real(shape_.cp));
-        ops_.gemm(block_, tokens_, h, model_.heads * value_head_dim(model_) / shape_.tp);
+        matrix(block_, tokens_, h, model_.heads * value_head_dim(model_) / shape_.tp);
         kind_.body == LayerKind::Body::moe ? experts()
                                            : mlp(block_, tokens_, model_.ffn_hidden / shape_.tp);
         ops_.pair(OpKind::elementwise, plain_, {norm_rows_, h},
@@ -42,6 +42,9 @@ class Transformer {
     }
 
     void embedding() const {
+        if (is_adapted(model_))
+            return ops_.forward_only(OpKind::embedding, plain_,
+                                     {tokens_, model_.hidden, shard_vocab(model_, shape_.tp)});
         ops_.pair(OpKind::embedding, plain_,
                   {tokens_, model_.hidden, shard_vocab(model_, shape_.tp)}, {});
     }
@@ -49,11 +52,11 @@ class Transformer {
     void head() const {
         const std::int64_t h = model_.hidden, vocab = shard_vocab(model_, shape_.tp);
         if (model_.family == Family::bert) {
-            ops_.gemm(plain_, tokens_, h, h);
+            matrix(plain_, tokens_, h, h, 1, false);
             ops_.pair(OpKind::elementwise, plain_, {tokens_, h}, ElementwiseKind::gelu);
         }
         ops_.pair(OpKind::norm, plain_, {norm_rows_, h}, norm_variant());
-        ops_.gemm(plain_, tokens_, vocab, h);
+        matrix(plain_, tokens_, vocab, h, 1, false);
         ops_.pair(OpKind::cross_entropy, plain_, {tokens_, vocab}, {});
     }
 
@@ -62,10 +65,26 @@ class Transformer {
     }
 
   private:
+    /// A matrix of the model: trained; or frozen, so that it gets no gradient, and where it is
+    /// adapted, with two thin ones beside it whose product is added. One of 4 bits is written out
+    /// in each pass.
+    void matrix(Precision precision, std::int64_t m, std::int64_t n, std::int64_t k,
+                std::int64_t batch = 1, bool takes_adapter = true) const {
+        if (!is_adapted(model_)) return ops_.gemm(precision, m, n, k, batch);
+        ops_.gemm_of_constant(precision, m, n, k, batch);
+        if (model_.base_bits == 4)
+            ops_.pair(OpKind::elementwise, plain_, {n * batch, k}, ElementwiseKind::relu);
+        if (!takes_adapter) return;
+        ops_.pair(OpKind::elementwise, plain_, {m * batch, k}, ElementwiseKind::relu);  // dropout
+        ops_.gemm(plain_, m, model_.lora_rank, k, batch);
+        ops_.gemm(plain_, m, n, model_.lora_rank, batch);
+        ops_.pair(OpKind::elementwise, plain_, {m * batch, n}, ElementwiseKind::add);
+    }
+
     /// Query, key and value heads in one GEMM.
     void projections() const {
         const std::int64_t d = head_dim(model_), heads = model_.heads / shape_.tp;
-        ops_.gemm(block_, tokens_, d * (heads + 2 * kv_heads()), model_.hidden);
+        matrix(block_, tokens_, d * (heads + 2 * kv_heads()), model_.hidden);
         if (model_.qk_norm)
             ops_.pair(OpKind::norm, plain_, {tokens_ * (heads + kv_heads()), d}, norm_variant());
     }
@@ -77,22 +96,23 @@ class Transformer {
         const std::int64_t queries = heads * head_dim(model_), q_rank = model_.q_lora_rank;
         const std::int64_t kv_rank = model_.kv_lora_rank;
         if (q_rank > 0) {
-            ops_.gemm(block_, norm_rows_, q_rank, h);
+            matrix(block_, norm_rows_, q_rank, h);
             ops_.pair(OpKind::norm, plain_, {norm_rows_, q_rank}, norm_variant());
         }
-        ops_.gemm(block_, tokens_, queries, q_rank > 0 ? q_rank : h);
-        ops_.gemm(block_, norm_rows_, kv_rank + model_.qk_rope_head_dim, h);
+        matrix(block_, tokens_, queries, q_rank > 0 ? q_rank : h);
+        matrix(block_, norm_rows_, kv_rank + model_.qk_rope_head_dim, h);
         ops_.pair(OpKind::norm, plain_, {norm_rows_, kv_rank}, norm_variant());
-        ops_.gemm(block_, tokens_, heads * (model_.qk_nope_head_dim + model_.v_head_dim), kv_rank);
+        matrix(block_, tokens_, heads * (model_.qk_nope_head_dim + model_.v_head_dim), kv_rank);
     }
 
     void mlp(Precision precision, std::int64_t rows, std::int64_t width,
              std::int64_t batch = 1) const {
         const std::int64_t h = model_.hidden;
-        ops_.gemm(precision, rows, is_gated(model_) ? 2 * width : width, h, batch);
+        const bool adapted = model_.lora_mlp > 0;
+        matrix(precision, rows, is_gated(model_) ? 2 * width : width, h, batch, adapted);
         ops_.pair(OpKind::elementwise, plain_, {rows * batch, width},
                   is_gated(model_) ? ElementwiseKind::swiglu : ElementwiseKind::gelu);
-        ops_.gemm(precision, rows, h, width, batch);
+        matrix(precision, rows, h, width, batch, adapted);
     }
 
     /// Router, rows to experts and back, one GEMM per local expert (a batch of equal ones: routing
@@ -104,7 +124,7 @@ class Transformer {
         const std::int64_t width =
             spread ? model_.moe_ffn_hidden : model_.moe_ffn_hidden / shape_.tp;
         const std::int64_t from = spread ? std::max<std::int64_t>(1, tokens_ / shape_.tp) : tokens_;
-        ops_.gemm(plain_, norm_rows_, model_.experts, model_.hidden);
+        matrix(plain_, norm_rows_, model_.experts, model_.hidden, 1, false);
         ops_.pair(OpKind::elementwise, plain_, {norm_rows_, model_.experts}, ElementwiseKind::add);
         model_.moe_group_size > 0 ? one_hot_dispatch(from) : permutation(from, routed);
         mlp(block_, ceil_div(routed, local), width, local);

@@ -17,7 +17,7 @@ bool runs_whole(const Model& model, Precision precision, const ShardShape& shape
                 const LayerKind& kind) {
     return kind.body == LayerKind::Body::dense && kind.window == 0 &&
            is_transformer(model.family) && !is_latent(model) && !model.qk_norm &&
-           plain_precision(precision) == precision && shape.cp == 1 &&
+           !is_adapted(model) && plain_precision(precision) == precision && shape.cp == 1 &&
            (!shape.sequence_parallel || model.seq_length % shape.tp == 0);
 }
 

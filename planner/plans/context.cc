@@ -28,7 +28,8 @@ std::optional<PoolContext> prepare(const Model& model, const GpuPool& pool,
 }
 
 double model_tflops_per_gpu(const PoolContext& context, double samples_per_s, double gpus) {
-    return 3 * context.sample_flops * samples_per_s / gpus / 1e12;
+    const double passes = is_adapted(context.model) ? 2 : 3;  // no gradients of frozen weights
+    return passes * context.sample_flops * samples_per_s / gpus / 1e12;
 }
 
 }  // namespace arena

@@ -20,6 +20,7 @@ constexpr double forward_share = 1.0 / 3;  ///< a backward computes two gradient
 /// Relative error to expect by evidence: planners that measured their operators report 4 to 10 %
 /// (Arena, vTrain, Aceso), analytic ones up to 40 % (doc/benchmarks.md has ours).
 constexpr EvidenceSeconds evidence_error{0.10, 0.15, 0.25, 0.50};
+constexpr double data_sheet_error = 0.80;  ///< of what rests on a data sheet alone
 
 double real(std::int64_t value) { return static_cast<double>(value); }
 
@@ -93,7 +94,7 @@ Iteration::Stage Iteration::stage(std::int64_t index, std::span<const LayerRange
         s.seconds.forward_s += seconds.forward_s;
         s.seconds.backward_s += seconds.backward_s;
         s.layer_parameters += all;
-        s.expert_parameters += expert;
+        if (!is_adapted(context_.model)) s.expert_parameters += expert;
         if (choice_.zero_stage >= 3) s.zero3_s += zero3_layers_s(range);
     }
     s.boundary_s = sent_s(index, ranges) + received_s(index, ranges);
@@ -266,12 +267,19 @@ InterleavedStages Iteration::interleaved(std::span<const std::int64_t> stage_lay
 
 // ---- gradients and the step
 
-/// A tied table is exchanged and stepped once in a single stage, in both stages otherwise.
-double Iteration::parameters(const Stage& s) const {
+/// Of embedding and head.
+double Iteration::held_ends(const Stage& s) const {
     if (choice_.stages == 1 && context_.model.tied_embedding)
-        return s.layer_parameters + std::max(shard_.embedding_parameters, shard_.head_parameters);
-    return s.layer_parameters + (s.index == 0 ? shard_.embedding_parameters : 0) +
+        return std::max(shard_.embedding_parameters, shard_.head_parameters);
+    return (s.index == 0 ? shard_.embedding_parameters : 0) +
            (is_last(s.index) ? shard_.head_parameters : 0);
+}
+
+/// Those that are trained. A tied table is exchanged and stepped once in a single stage, in both
+/// stages otherwise.
+double Iteration::parameters(const Stage& s) const {
+    if (is_adapted(context_.model)) return shard_.trained_share * s.layer_parameters;
+    return s.layer_parameters + held_ends(s);
 }
 
 double Iteration::exchanged_bytes(double parameters) const {
@@ -282,6 +290,7 @@ double Iteration::exchanged_bytes(double parameters) const {
 
 double Iteration::weight_bytes() const {
     if (framework_.weight_bytes > 0) return framework_.weight_bytes;
+    if (context_.model.base_bits > 0) return real(context_.model.base_bits) / 8;
     const bool whole =
         context_.precision == Precision::fp32 || context_.precision == Precision::tf32;
     return whole ? 4 : 2;
@@ -343,7 +352,9 @@ double Iteration::least_exchange_s(std::int64_t layers) const {
         return real(choice_.micro_batches) * fewest * zero3_layer_s({0, 1});
     const double hiding_s = (1 - framework_.overlap_slowdown) * framework_.overlap_gradients *
                             layer_seconds({0, 1}).backward_s;
-    const auto [all, expert] = shard_.parameters({0, 1});
+    const auto [held, experts] = shard_.parameters({0, 1});
+    const double all = shard_.trained_share * held,
+                 expert = is_adapted(context_.model) ? 0 : experts;
     const auto comm_s = [&, dense = all - expert, routed = expert](double count) {
         return replicate_s(count * dense, count * routed);
     };
@@ -358,7 +369,8 @@ double Iteration::least_ends_s() const {
     const std::int64_t whole = (layers + stages - 1) / stages;
     const bool is_homogeneous = shard_.is_homogeneous();
     const double held = is_homogeneous ? real(whole) : real(layers) / real(stages);
-    return stepped_share() * held * shard_.layer_parameters * shard_.optimizer_parameter_s +
+    return stepped_share() * held * shard_.trained_share * shard_.layer_parameters *
+               shard_.optimizer_parameter_s +
            (is_emulated() ? 0 : held * framework_.iteration_layer_s) +
            (is_homogeneous ? least_exchange_s(whole) : 0);
 }
@@ -369,7 +381,8 @@ Iteration::Zero3 Iteration::zero3(double parameters) const {
     const double apart_s = framework_.weight_rank_s * real(replicas_.size);
     return {tensors *
                 (all_gather_s(topology_, replicas_, part * parameters * weight_bytes()) + apart_s),
-            tensors * (reduce_scatter_s(topology_, replicas_, part * exchanged_bytes(parameters)) +
+            tensors * (reduce_scatter_s(topology_, replicas_,
+                                        part * exchanged_bytes(shard_.trained_share * parameters)) +
                        apart_s)};
 }
 
@@ -393,9 +406,10 @@ double Iteration::zero3_layers_s(LayerRange range) const {
 
 /// The first gather has nothing to hide behind, and nothing hides those of embedding and head.
 double Iteration::zero3_exposed_s(const Stage& s) const {
-    const double mean = shard_.layer_parameters, others = parameters(s) - s.layer_parameters;
+    const double mean = shard_.layer_parameters, others = held_ends(s);
     const auto [gather, reduce] = zero3(mean);
-    const double ends = mean > 0 ? others / mean * (2 * gather + reduce) : 0;
+    const double gradients = is_adapted(context_.model) ? 0 : reduce;
+    const double ends = mean > 0 ? others / mean * (2 * gather + gradients) : 0;
     const LayerRange first{s.first.begin, s.first.begin + 1};
     return real(choice_.micro_batches) * (s.zero3_s + ends) +
            (shard_.is_homogeneous() ? gather : zero3(shard_.parameters(first)[0]).gather_s);
@@ -404,7 +418,7 @@ double Iteration::zero3_exposed_s(const Stage& s) const {
 /// First and last stage add up the gradients of a shared table.
 double Iteration::tied_exchange_s() const {
     const std::int64_t stages = choice_.stages;
-    if (stages == 1 || !ties_table(context_.model)) return 0;
+    if (stages == 1 || !ties_table(context_.model) || is_adapted(context_.model)) return 0;
     const bool crosses =
         stages * choice_.dp * choice_.cp * shard_.shape.tp > topology_.gpus_per_node;
     const double table =
@@ -508,11 +522,13 @@ void Iteration::finish(Estimate& e) const {
 /// Shares of evidence over all layers and both ends, weighted by compute time.
 void Iteration::set_source(Estimate& e) const {
     const double layers = real(context_.model.layers);
+    const bool is_data_sheet = context_.constants.device.unmeasured > 0.5 && !is_emulated();
     double sum = 0, measured = 0, error = 0;
     for (std::size_t k = 0; k < evidence_count; ++k) {
         const double seconds = layers * shard_.layer_evidence[k] + shard_.ends_evidence[k];
+        const bool is_guess = is_data_sheet && k == static_cast<std::size_t>(Evidence::analytic);
         sum += seconds;
-        error += seconds * evidence_error[k];
+        error += seconds * (is_guess ? data_sheet_error : evidence_error[k]);
         if (k <= static_cast<std::size_t>(Evidence::interpolated)) measured += seconds;
     }
     e.source = measured >= profiled_share * sum ? Source::profiled : Source::analytic;

@@ -91,6 +91,7 @@ class Iteration {
     void set_heterogeneous_chunks(std::span<const std::int64_t> stage_layers, Chunks&) const;
     [[nodiscard]] InterleavedStages interleaved(std::span<const std::int64_t>, Chunks&) const;
 
+    [[nodiscard]] double held_ends(const Stage&) const;
     [[nodiscard]] double parameters(const Stage&) const;
     [[nodiscard]] double exchanged_bytes(double parameters) const;
     [[nodiscard]] double weight_bytes() const;

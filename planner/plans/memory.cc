@@ -26,6 +26,22 @@ double kept_bytes(const KeptElements& kept, double width, const ShardShape& shap
            width * kept.split;
 }
 
+/// What training in 8 or 4 bits does not keep: GEMMs of the blocks keep their inputs in the narrow
+/// type, of which one more of the norms' outputs and of the MLP's hidden states are 16 bit in other
+/// training.
+double narrow_bytes(const Model& model, const LayerKind& kind, const ShardShape& shape,
+                    Precision precision) {
+    if (plain_precision(precision) == precision || kind.body != LayerKind::Body::dense) return 0;
+    const double tokens = real(model.seq_length) * real(shape.micro_batch) / real(shape.cp);
+    const double rows = shape.sequence_parallel ? real(shape.tp) : 1;
+    const double saved = element_bytes(plain_precision(precision)) - 1;
+    const double inputs =
+        is_adapted(model) && model.lora_mlp == 0
+            ? real(model.hidden) / rows
+            : 2 * real(model.hidden) / rows + real(model.ffn_hidden) / real(shape.tp);
+    return saved * tokens * inputs;
+}
+
 /// Softmax output, and with dropout its mask and output; what selective recompute does not keep.
 double score_bytes(const KeptElements& kept, double width) {
     return kept.scores * (kept.dropout > 0 ? 2 * width + 1 : width);
@@ -35,13 +51,23 @@ double score_bytes(const KeptElements& kept, double width) {
 
 double gradient_bytes(Precision precision) { return precision == Precision::fp16 ? 2 : 4; }
 
-double state_bytes_per_parameter(Precision precision, std::int64_t zero_stage, std::int64_t dp) {
+StateBytes state_bytes_of(Precision precision) {
     const bool mixed = precision != Precision::fp32 && precision != Precision::tf32;
     const double weights = mixed ? 2 : 4, gradients = gradient_bytes(precision);
     const double total = precision == Precision::fp16 ? 20 : mixed ? 18 : 16;
+    return {weights, gradients, total - weights - gradients};
+}
+
+double state_bytes_per_parameter(Precision precision, std::int64_t zero_stage, std::int64_t dp) {
+    return state_bytes_per_parameter(state_bytes_of(precision), zero_stage, dp);
+}
+
+double state_bytes_per_parameter(const StateBytes& states, std::int64_t zero_stage,
+                                 std::int64_t dp) {
+    const double total = states.weights + states.gradients + states.optimizer;
     double whole = total;
-    if (zero_stage >= 1) whole = weights + gradients;
-    if (zero_stage >= 2) whole = weights;
+    if (zero_stage >= 1) whole = states.weights + states.gradients;
+    if (zero_stage >= 2) whole = states.weights;
     if (zero_stage >= 3) whole = 0;
     return whole + (total - whole) / real(dp);
 }
@@ -63,6 +89,11 @@ MemoryModel::MemoryModel(const PoolContext& context, const ShardShape& shape)
       slack_(context.pool.hardware.emulated ? 1.06 : context.constants.framework.activation_slack),
       extra_state_bytes_(
           precision_ == Precision::bf16 ? context.constants.framework.bf16_state_bytes : 0),
+      states_(state_bytes_of(precision_)),
+      trained_share_(trained_share(context.model, context.layers->list(), shape)),
+      frozen_bytes_(context.model.base_bits > 0 ? real(context.model.base_bits) / 8
+                                                : element_bytes(plain_precision(precision_))),
+      adapted_(is_adapted(context.model)),
       shape_(shape),
       tied_(context.model.tied_embedding),
       embedding_parameters_(embedding_shard_parameters(context.model, shape.tp)),
@@ -71,6 +102,10 @@ MemoryModel::MemoryModel(const PoolContext& context, const ShardShape& shape)
     const Model& model = context.model;
     const GpuType& type = context.pool.hardware;
     const FrameworkConstants& framework = context.constants.framework;
+    if (!type.emulated && framework.gradient_state_bytes > 0)
+        states_.gradients = framework.gradient_state_bytes;
+    if (!type.emulated && framework.optimizer_state_bytes > 0)
+        states_.optimizer = framework.optimizer_state_bytes;
     const double width = element_bytes(plain_precision(precision_));
     const double tokens = real(model.seq_length) * real(shape.micro_batch) / real(shape.cp);
     const double split = shape.sequence_parallel ? real(shape.tp) : 1;
@@ -110,7 +145,11 @@ MemoryModel::Row MemoryModel::layer_row(const Model& model, const LayerKind& kin
     const LayerParameters parameters = shard_parameters(model, kind, shape_);
     KeptElements elements = kept_elements(model, kind, shape_);
     if (framework.keeps_masks < 0.5) elements.dropout = 0;
-    const double kept = kept_bytes(elements, width, shape_);
+    double kept = kept_bytes(elements, width, shape_);
+    if (!emulated)
+        kept -= framework.recompute_pointwise > 0.5
+                    ? kept_bytes(pointwise_elements(model, kind, shape_), width, shape_)
+                    : narrow_bytes(model, kind, shape_, precision_);
     const bool fused = !emulated && framework.fused_attention >= 0.5;
     const double scores = fused ? 0 : score_bytes(elements, width);
     const double selective = kept -
@@ -164,8 +203,19 @@ void MemoryModel::set_rows(const std::shared_ptr<const LayerIndex>& index,
                           }));
 }
 
+/// Per parameter of a layer. Frozen weights are whole unless ZeRO-3 shards them; what is trained
+/// beside them has states.
 double MemoryModel::state_bytes(std::int64_t zero_stage, std::int64_t ranks) const {
-    return state_bytes_per_parameter(precision_, zero_stage, ranks) + extra_state_bytes_;
+    const double trained =
+        state_bytes_per_parameter(states_, zero_stage, ranks) + extra_state_bytes_;
+    if (!adapted_) return trained;
+    return frozen_bytes_ / (zero_stage >= 3 ? real(ranks) : 1) + trained_share_ * trained;
+}
+
+/// Of embedding and head, which adapters leave as they are.
+double MemoryModel::end_state_bytes(std::int64_t zero_stage, std::int64_t ranks) const {
+    if (!adapted_) return state_bytes(zero_stage, ranks);
+    return states_.weights / (zero_stage >= 3 ? real(ranks) : 1);
 }
 
 /// Weights, gradients, optimizer state, of which experts' are sharded over their own replicas; and
@@ -206,7 +256,7 @@ MemoryModel::Extremes MemoryModel::extremes(const PlanChoice& choice,
 
 double MemoryModel::fixed_bytes(const PlanChoice& choice, std::int64_t index,
                                 const Extremes& most) const {
-    const double state = state_bytes(choice.zero_stage, choice.dp * choice.cp);
+    const double state = end_state_bytes(choice.zero_stage, choice.dp * choice.cp);
     double bytes = reserved_bytes_ + held_parameters(choice, index) * state;
     bytes += slack_ * most.live_bytes;
     if (choice.zero_stage >= 3)
@@ -214,7 +264,8 @@ double MemoryModel::fixed_bytes(const PlanChoice& choice, std::int64_t index,
     if (index == choice.stages - 1) bytes += slack_ * logits_bytes_;
     if (choice.stages > 1) bytes += most.boundary_bytes;
     if (choice.dp > 1)
-        bytes += std::min(bucket_bytes, most.parameters * gradient_bytes(precision_));
+        bytes +=
+            std::min(bucket_bytes, trained_share_ * most.parameters * gradient_bytes(precision_));
     return bytes;
 }
 

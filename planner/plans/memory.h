@@ -42,6 +42,12 @@ double micro_batches_in_flight(const PlanChoice&, std::int64_t index);
 /// Bytes of weights, gradients and Adam state per parameter (Megatron's table: bf16 18, fp16 20,
 /// fp32 16 bytes unsharded), the sharded part divided by dp.
 double state_bytes_per_parameter(Precision, std::int64_t zero_stage, std::int64_t dp);
+/// The same of other states: bytes of weights, gradients and the rest.
+struct StateBytes {
+    double weights, gradients, optimizer;
+};
+StateBytes state_bytes_of(Precision);
+double state_bytes_per_parameter(const StateBytes&, std::int64_t zero_stage, std::int64_t dp);
 /// Bytes of gradients exchanged per parameter.
 double gradient_bytes(Precision);
 
@@ -86,9 +92,14 @@ class MemoryModel {
     [[nodiscard]] Row weights(const PlanChoice&, std::int64_t index) const;
     [[nodiscard]] double held_parameters(const PlanChoice&, std::int64_t index) const;
     [[nodiscard]] double state_bytes(std::int64_t zero_stage, std::int64_t ranks) const;
+    [[nodiscard]] double end_state_bytes(std::int64_t zero_stage, std::int64_t ranks) const;
 
     Precision precision_;
     double slack_, extra_state_bytes_;
+    StateBytes states_;
+    double trained_share_;  ///< trained_share(); 1: nothing is frozen
+    double frozen_bytes_;   ///< of a frozen weight of a layer
+    bool adapted_;
     ShardShape shape_;
     bool tied_;
     double embedding_parameters_, head_parameters_;

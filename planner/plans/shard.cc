@@ -91,7 +91,9 @@ struct Collectives {
 
 struct LayerParts {
     double forward_s, backward_s, attention_s;
+    double pointwise_s;  ///< of norms and activation functions, forward
     Collectives collectives;
+    double overlap;  ///< share of tensor-parallel collectives that may hide
     double issue_forward_s, issue_backward_s;  ///< plain launches of our own take this, measured
     double extra_host_s;  ///< of one forward: softmax that is not fused, experts
     double experts_s;     ///< all-to-all to experts and back, exposed part
@@ -129,9 +131,13 @@ LayerSeconds compose(const LayerParts& parts, Recompute recompute, const Framewo
                             : recompute == Recompute::selective
                                 ? c.selective_attention * parts.attention_s +
                                       c.selective_others * (parts.forward_s - parts.attention_s)
-                                : 0;
-    const double exposed = 1 - c.overlap_tensor;
+                                : c.recompute_pointwise * parts.pointwise_s;
     const Collectives& tensor = parts.collectives;
+    // collectives hide behind the matrix products beside them: no longer than these take, and only
+    // where ranks write into each other's memory (Transformer Engine's userbuffers ask for NVLink)
+    const double hidden =
+        tensor.seconds > 0 ? std::min(parts.overlap, parts.forward_s / tensor.seconds) : 0;
+    const double exposed = 1 - hidden;
     const double share = full ? 1 : recompute == Recompute::selective ? c.selective_others : 0;
     const double again_s = share * tensor.repeated_s;
     const double forward_comm = exposed * tensor.seconds + parts.experts_s + parts.ring_s;
@@ -202,7 +208,9 @@ class KindPricer {
             parts.backward_s += wait * attention_s(ops.layer_backward);
             parts.attention_s *= 1 + wait;
         }
+        if (framework_.recompute_pointwise > 0) parts.pointwise_s = pointwise_s(ops.layer_forward);
         parts.collectives = collectives(kind);
+        parts.overlap = topology_.intra.name.starts_with("pcie") ? 0 : framework_.overlap_tensor;
         parts.extra_host_s = fallback_s(ops);
         parts.ring_s = context_ring_s(context_, topology_, shape_, parts.attention_s);
         if (kind.body == LayerKind::Body::moe) {
@@ -241,6 +249,14 @@ class KindPricer {
         double sum = 0;
         for (const OpCount& op : ops)
             if (op.shape.kind == OpKind::attention)
+                sum += op.count * context_.pricer.price(op.shape).seconds;
+        return sum;
+    }
+
+    [[nodiscard]] double pointwise_s(const std::vector<OpCount>& ops) const {
+        double sum = 0;
+        for (const OpCount& op : ops)
+            if (op.shape.kind == OpKind::norm || op.shape.kind == OpKind::elementwise)
                 sum += op.count * context_.pricer.price(op.shape).seconds;
         return sum;
     }
@@ -291,6 +307,7 @@ Shard::Shard(const PoolContext& context, const Topology& topology, const ShardSh
     const Model& model = context.model;
     const KindPricer pricer(context, topology, shape);
     const LayerList& list = context.layers->list();
+    trained_share = arena::trained_share(model, list, shape);
     std::vector<Kind> kinds;
     double step_s = 0, stepped = 0;
     for (std::size_t k = 0; k < list.kinds.size(); ++k) {

@@ -65,6 +65,7 @@ struct Shard {
     double embedding_comm_s = 0, head_comm_s = 0;
     double optimizer_parameter_s = 0;  ///< per parameter of the step
     double layer_parameters = 0;       ///< mean of the layers
+    double trained_share = 1;          ///< of the layers'; of adapters: a small one, and no ends
     double embedding_parameters = 0, head_parameters = 0;
     EvidenceSeconds layer_evidence{}, ends_evidence{};  ///< of a layer: the mean
 

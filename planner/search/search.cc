@@ -191,7 +191,8 @@ double PoolSearch::lower_bound_s(const Shard& shard, const PlanChoice& choice) c
     const double share = choice.zero_stage >= 1 ? 1 / real(choice.dp * choice.cp) : 1;
     const double held =
         shard.is_homogeneous() ? real(most) : real(query_.model.layers) / real(choice.stages);
-    const double step = share * held * shard.layer_parameters * shard.optimizer_parameter_s;
+    const double step =
+        share * held * shard.trained_share * shard.layer_parameters * shard.optimizer_parameter_s;
     const double around = real(choice.stages - 1) / real(choice.vpp) * longest + embedding;
     double pipeline = 0;
     if (choice.vpp == 1)

@@ -92,6 +92,12 @@ struct Model {
     std::int64_t qk_rope_head_dim = 0;
     std::int64_t v_head_dim = 0;
 
+    /// Low-rank adapters: above 0 all weights are frozen, and each adapted matrix (those of
+    /// attention; with lora_mlp 1 those of MLPs and experts too) trains two of this rank beside it.
+    std::int64_t lora_rank = 0;
+    std::int64_t lora_mlp = 0;
+    std::int64_t base_bits = 0;  ///< of a frozen weight: 4 (QLoRA), 8, 16; 0 = 16
+
     std::int64_t depth = 0;  ///< wide_resnet: 50, 101, 152 or 200; 0 when only blocks are given
     std::vector<std::int64_t> blocks;  ///< wide_resnet: bottleneck blocks of each stage
     std::int64_t width_factor = 0;     ///< inner channels = width_factor * base_channels * 2^stage
@@ -107,6 +113,9 @@ struct Model {
 /// Trains the model on samples of another length. A table of learned positions keeps its rows
 /// unless the samples are longer.
 void set_seq_length(Model&, std::int64_t seq_length);
+
+/// Whether adapters are trained beside frozen weights.
+inline bool is_adapted(const Model& model) { return model.lora_rank > 0; }
 
 /// First and last layer share a table of the vocabulary; image and custom models have none.
 inline bool ties_table(const Model& model) { return model.tied_embedding && model.vocab > 0; }

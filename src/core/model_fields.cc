@@ -15,7 +15,7 @@ namespace {
 constexpr std::int64_t max_width = 4194304, max_tokens = limits::tokens;
 
 using enum FieldGroup;
-constexpr std::array<IntegerField, 29> integers{{
+constexpr std::array<IntegerField, 32> integers{{
     {"layers", &Model::layers, 1, 10000, transformer},
     {"hidden", &Model::hidden, 1, 262144, transformer},
     {"heads", &Model::heads, 1, 4096, transformer},
@@ -40,6 +40,9 @@ constexpr std::array<IntegerField, 29> integers{{
     {"qk_nope_head_dim", &Model::qk_nope_head_dim, 0, 65536, latent},
     {"qk_rope_head_dim", &Model::qk_rope_head_dim, 0, 65536, latent},
     {"v_head_dim", &Model::v_head_dim, 0, 65536, latent},
+    {"lora_rank", &Model::lora_rank, 0, 65536, adapter},
+    {"lora_mlp", &Model::lora_mlp, 0, 1, adapter},
+    {"base_bits", &Model::base_bits, 0, 16, adapter},
     {"depth", &Model::depth, 1, 10000, resnet},
     {"width_factor", &Model::width_factor, 1, 1024, resnet},
     {"base_channels", &Model::base_channels, 1, 65536, resnet},

@@ -15,7 +15,7 @@
 namespace arena {
 
 /// Which models a field speaks of; check_model() refuses it in others.
-enum class FieldGroup { transformer, attention, moe, latent, resnet };
+enum class FieldGroup { transformer, attention, moe, latent, adapter, resnet };
 
 /// An integer field of Model as people write it in YAML (inline keys use '-' for '_'). 0 = not
 /// given.

@@ -75,7 +75,9 @@ Json json_of(const Model& model) {
               {"capacity_factor", model.capacity_factor},
               {"blocks", model.blocks}};
     for (const FlagField& field : flag_fields()) json[field.key] = model.*field.member;
-    for (const IntegerField& field : integer_fields()) json[field.key] = model.*field.member;
+    for (const IntegerField& field : integer_fields())  // adapters: where a model has them
+        if (field.group != FieldGroup::adapter || model.*field.member != 0)
+            json[field.key] = model.*field.member;
     Json& layers = json["custom_layers"] = Json::array();
     for (const CustomLayer& layer : model.custom_layers) layers.push_back(json_of(layer));
     return json;
@@ -90,7 +92,8 @@ void read(const Json& json, const std::string& where, std::optional<Error>& erro
     fields.integers("blocks", out.blocks, 0, big, max_stages);
     for (const FlagField& field : flag_fields()) fields.boolean(field.key, out.*field.member);
     for (const IntegerField& field : integer_fields())
-        fields.integer(field.key, out.*field.member, 0, big);
+        if (field.group != FieldGroup::adapter || json.contains(field.key))
+            fields.integer(field.key, out.*field.member, 0, big);
     const Json* layers = fields.list("custom_layers", max_custom_layers);
     if (layers == nullptr) return;
     out.custom_layers.clear();

@@ -194,7 +194,7 @@ TEST(a_job_computes_as_fast_as_its_slowest_node_and_waits_longer_for_more) {
     ck_assert_double_eq_tol(slowest_node(48, 0.015), 1.0417, 1e-4);
     Case even, uneven;
     even.dp = uneven.dp = 16, even.nodes = uneven.nodes = 2;
-    uneven.constants.device.node_spread = 0.02;
+    even.constants.device.node_spread = 0, uneven.constants.device.node_spread = 0.02;
     const Estimate fast = even.price(), slow = uneven.price();
     ck_assert_double_eq_tol(slow.compute_s / fast.compute_s, slowest_node(2, 0.02), 1e-9);
     ck_assert_double_eq(slow.tp_comm_s, fast.tp_comm_s);

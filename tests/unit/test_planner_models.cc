@@ -253,6 +253,14 @@ TEST(names_that_drivers_write_are_aliases_but_for_case_separators_and_vendor_wor
         {"nvidia_rtx_a6000", "RTX-A6000"},
         {"NVIDIA H200", "H200-SXM-141GB"},
         {"rtx3090", "RTX-3090"},
+        {"nvidia_l40", "L40"},
+        {"nvidia_h100_nvl", "H100-NVL"},
+        {"nvidia_geforce_rtx_5090", "RTX-5090"},
+        {"nvidia_rtx_6000_ada_generation", "RTX-6000-Ada"},
+        {"MI300X", "MI300X-192GB"},
+        {"MI325X-256GB", "MI325X-256GB"},
+        {"Gaudi2-96GB", "Gaudi2-96GB"},
+        {"RTX-PRO-6000-96GB", "RTX-PRO-6000-Blackwell"},
     };
     for (const auto& [word, name] : names) {
         const auto type = find_hardware(types, word);
@@ -261,7 +269,7 @@ TEST(names_that_drivers_write_are_aliases_but_for_case_separators_and_vendor_wor
         ck_assert(hardware_like(types, word).front() == name);
     }
     // Another card, a slice of one, and words of no card.
-    for (const char* other : {"nvidia_h100_nvl", "nvidia_l40", "nvidia_a100_80gb_pcie_1g.10gb",
+    for (const char* other : {"nvidia_h100_nvlx", "nvidia_l41", "nvidia_a100_80gb_pcie_1g.10gb",
                               "tesla_v100-pcie-32gb", "nvidia", "quadro_rtx_6000", "-_", ""})
         ck_assert_msg(!find_hardware(types, other).ok(), "%s", other);
     ck_assert(hardware_like(types, "a100-pcie") ==

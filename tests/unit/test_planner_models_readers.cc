@@ -405,6 +405,13 @@ TEST(bad_yaml_models_name_what_is_wrong) {
     refused(gpt + "v_head_dim: 8\n", "go together");
     refused(gpt + "q_lora_rank: 8\n", "kv_lora_rank");
     refused(gpt + "heads: 3\n", "heads");
+    refused(gpt + "trainable: lora\n", "trainable: lora needs lora_rank");
+    refused(gpt + "trainable: some\n", "accepted: all, lora");
+    refused(gpt + "lora_rank: 8\ntrainable: all\n", "leave lora_rank out");
+    refused(gpt + "lora_mlp: 1\n", "lora_mlp needs lora_rank");
+    refused(gpt + "base_bits: 4\n", "base_bits needs lora_rank");
+    refused(gpt + "lora_rank: 8\nbase_bits: 5\n", "base_bits must be 4, 8 or 16");
+    refused(net + "depth: 50\nlora_rank: 8\n", "lora_rank is no fact of family wide_resnet");
     refused(moe + "top_k: 3\n", "twice");
     refused(moe + "dense_layers: 4\nffn_hidden: 64\n", "no MoE layer");
     refused(moe + "dense_layers: 1\n", "ffn_hidden");

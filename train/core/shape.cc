@@ -12,6 +12,7 @@ std::string foreign_part(const Model& m) {
     if (!m.learned_positions) return "rotary positions";
     if (m.gated_mlp) return "a gated MLP";
     if (m.rms_norm || m.qk_norm) return "RMS or query-key norms";
+    if (is_adapted(m)) return "adapters";
     if (!m.linear_bias) return "layers without biases";
     if (m.kv_heads != 0 && m.kv_heads != m.heads) return "grouped-query attention";
     if (m.head_dim != 0) return "a head_dim that is not hidden / heads";
