@@ -107,7 +107,7 @@ black_box_tests = \
 	tests/t0320-cluster-changes.t \
 	tests/t0330-installed.t tests/t0332-other-slurm.t tests/t0334-kept-config.t tests/t0336-reconfigures.t tests/t0335-bare-debian.t \
 	tests/t0340-accounting.t \
-	tests/t0345-order.t \
+	tests/t0345-order.t tests/t0347-order-accounting.t tests/t0348-promise-restart.t \
 	tests/t0340-accounting.t tests/t0346-believed-work.t \
 	tests/t0350-moves.t tests/t0520-node-facts.t tests/t0525-checks.t tests/t0530-slow-reports.t \
 	tests/t0555-slowdown-in-slurm.t tests/t0556-slow-link-in-slurm.t tests/t0560-leave-slow-node.t tests/t0610-loans.t tests/t0612-loan-net.t \
@@ -136,6 +136,12 @@ tests/tools/hanging_open.so: tests/tools/hanging_open.cc
 	$(AM_V_CXX)$(MKDIR_P) $(@D) && $(CXX) -std=c++20 $(CXXFLAGS) -shared -fPIC -o $@ $(srcdir)/tests/tools/hanging_open.cc -ldl
 CLEANFILES += tests/tools/hanging_open.so
 EXTRA_DIST += tests/tools/hanging_open.cc
+tests/t0347-order-accounting.log: tests/tools/short_minute.so
+check_DATA += tests/tools/short_minute.so
+tests/tools/short_minute.so: tests/tools/short_minute.cc
+	$(AM_V_CXX)$(MKDIR_P) $(@D) && $(CXX) -std=c++20 $(CXXFLAGS) -shared -fPIC -o $@ $(srcdir)/tests/tools/short_minute.cc
+CLEANFILES += tests/tools/short_minute.so
+EXTRA_DIST += tests/tools/short_minute.cc
 EXTRA_DIST += $(issue_tests)
 EXTRA_DIST += $(black_box_tests) \
 	tests/lib/arena.sh tests/lib/command.sh tests/lib/bare_debian.sh tests/lib/train.sh tests/lib/watched.sh tests/lib/hosts.sh tests/lib/loans.sh \
@@ -146,13 +152,14 @@ EXTRA_DIST += $(black_box_tests) \
 	tests/soak/shutdown-bursts tests/soak/loan-cycles tests/soak/promises tests/soak/slow-host tests/soak/slow-host.t tests/lib/bursts.sh \
 	tests/lib/cluster.sh \
 	tests/lib/ddp.sh tests/train/ddp.py tests/train/torchrun tests/bench/ddp-batches \
-	tests/lib/start_order.sh \
+	tests/lib/start_order.sh tests/lib/beside_stock.sh \
 	tests/lib/tap.sh \
 	tests/lib/timed \
 	tests/bench/ordinary-cost \
 	tests/bench/pending-jobs \
 	tests/bench/round-cost \
 	tests/bench/spike-start \
+	tests/bench/order tests/bench/order-trial \
 	tests/bench/start-order \
 	tests/bench/planner-accuracy \
 	tests/bench/planner-sources \
@@ -275,7 +282,7 @@ endif
 tests_unit_test_exporter_LDADD = libarena_exporter.la $(base_libs) $(MICROHTTPD_LIBS) $(NETTLE_LIBS) $(CHECK_LIBS)
 TESTS += tests/t0800-live.t
 dist_check_SCRIPTS += tests/t0800-live.t
-EXTRA_DIST += tests/bench/exporter tests/fuzz/parse_history_line.cc
+EXTRA_DIST += tests/bench/exporter tests/fuzz/parse_history_line.cc tests/fuzz/parse_promises.cc
 
 # ---- shape of the tree -----------------------------------------------------------------------
 TESTS += tests/layering.t tests/said-once.t

@@ -7,49 +7,11 @@
 . "${ARENA_SRCDIR:-.}/tests/lib/tap.sh" || exit 99
 . "${ARENA_SRCDIR:-.}/tests/lib/cluster.sh"
 . "${ARENA_SRCDIR:-.}/tests/lib/arena.sh"
+. "${ARENA_SRCDIR:-.}/tests/lib/beside_stock.sh"
 need_arena
 ((EUID == 0)) || skip_all "an operator's nice needs root"
 make_work
-declare -A job
-high='PartitionName=high Nodes=ALL PriorityTier=10 State=UP'
-
-# ask NAME GPUS MINUTES OPTIONS...: a job of that many A40s, four on a node
-ask() {
-    local name=$1 gpus=$2 minutes=$3
-    shift 3
-    if [[ $kind == stock ]]; then
-        job[$name]=$(submit -J "$name" --time="$minutes" -o /dev/null -N $((gpus / 4)) --gres=gpu:a40:4 "$@" "$work/trainer")
-    else
-        job[$name]=$(train a40 -J "$name" --time="$minutes" --arena-gpus="$gpus" "$@")
-    fi
-}
-end_of() { let_go "${job[$1]}" && wait_for_state "${job[$1]}" COMPLETED; }
-cycles() { sdiag | awk '/Total cycles:/ { if (least == "" || $3 < least) least = $3 } END { print least }'; }
-# Until the scheduler has looked at all of them once more.
-settle() {
-    if [[ $kind == stock ]]; then
-        local before
-        before=$(cycles)
-        submit -J poke -o /dev/null --gres=gpu:a100:1 --wrap true >/dev/null
-        wait_until "((\$(cycles) >= $before + 2)) || [[ ! \$(squeue -h -t PD) ]]" 60
-    else
-        wait_rounds a100 && wait_rounds a100
-    fi
-}
-running() { squeue -h -t R -p main,high -o %j | grep -vE 'poke|probe' | sort | xargs; }
-# now_run NAMES WHAT
-now_run() {
-    ok "$kind: the scheduler has looked" settle
-    is "$(running)" "$1" "$kind: $2"
-}
-none_left() { scancel -u root; wait_until '[[ ! $(squeue -h -t PD,R,CG) ]]'; }
-
-start_play() {
-    kind=$1
-    shift
-    rm -rf "${work:?}/gates" "$work/cluster"
-    start_arena --nodes a40:2x4,a100:1x1 --conf-extra "$high" "$@"
-}
+options=(--nodes 'a40:2x4,a100:1x1' --conf-extra 'PartitionName=high Nodes=ALL PriorityTier=10 State=UP')
 
 wide_job() {
     ask a 4 60
@@ -88,11 +50,11 @@ in_slurms_order() {
     ok "$kind: all jobs go" none_left
 }
 
-start_play stock --arena off
+start_play stock "${options[@]}"
 in_slurms_order
 stop_cluster
 
-start_play arena --arena-set resize.cooldown_s=0
+start_play arena "${options[@]}" --arena-set resize.cooldown_s=0
 in_slurms_order
 
 # ---- who says that he is short ------------------------------------------------------------------------
@@ -105,7 +67,7 @@ ok "all jobs go" none_left
 ok "no node has suffered" clean_nodes
 stop_cluster
 
-start_play value --arena-set order=value
+start_play value "${options[@]}" --arena-set order=value
 wide_job "b short" "by values alone, the shortest goes first"
 ok "$kind: that one ends" end_of short
 now_run "b c" "and another one passes the wide job"

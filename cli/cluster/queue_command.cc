@@ -102,7 +102,8 @@ void print_queue(const std::vector<Line>& lines, double now_s) {
     fmt::print("{}", table.text());
     fmt::print(
         "\nPlaces are by Slurm's priority, among jobs that may use the same nodes. Starts are "
-        "estimates:\nas long as jobs run to their limits and nobody else comes. Ends are promised: "
+        "estimates:\nif jobs do the work that is believed and nobody else comes. Ends are "
+        "promised: "
         "\"by\" is the latest.\n");
 }
 

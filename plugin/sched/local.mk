@@ -27,6 +27,7 @@ libarena_sched_logic_la_SOURCES = \
 	plugin/sched/history/history_file.h plugin/sched/history/history_file.cc \
 	plugin/sched/history/past_use.h plugin/sched/history/past_use.cc \
 	plugin/sched/history/job_history.h plugin/sched/history/job_history.cc \
+	plugin/sched/promises/promise_file.h plugin/sched/promises/promise_file.cc \
 	plugin/sched/promises/promise_watch.h plugin/sched/promises/promise_watch.cc \
 	plugin/sched/promises/promise_words.h plugin/sched/promises/promise_words.cc \
 	plugin/sched/live/live_json.h plugin/sched/live/live_json.cc \

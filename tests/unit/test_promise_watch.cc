@@ -3,7 +3,9 @@
 // the promise and how often, and what is known to have broken it.
 #include <algorithm>
 #include <functional>
+#include <utility>
 
+#include "plugin/sched/promises/promise_file.h"
 #include "plugin/sched/promises/promise_words.h"
 #include "suite.h"
 
@@ -92,7 +94,8 @@ TEST(a_promise_is_told_once_and_not_when_it_moves_earlier) {
     ck_assert_str_eq(
         first.c_str(),
         "promised: ends by 1970-01-01 00:38:40 UTC at the latest; in Slurm's own order "
-        "it would start at 1970-01-01 00:26:40 UTC with 4xa40");
+        "it would start at 1970-01-01 00:26:40 UTC with 4xa40 and run for 10.0 min, as is "
+        "believed");
     ck_assert(scene.round(100).events.empty());
     scene.end(9);
     ck_assert(scene.round(100).events.empty());
@@ -137,6 +140,15 @@ TEST(one_that_starts_as_soon_as_it_comes_is_seen_once) {
 TEST(a_job_that_stands_before_it_does_not_pass_it) {
     Scene scene;
     scene.wait(2, 2, 300).priority = 1000;
+    (void)scene.round(0);
+    ck_assert(scene.round(10, 2).passed.empty());
+    ck_assert(scene.watch.passings(1).empty());
+}
+
+TEST(who_starts_on_gpus_that_it_could_not_have_does_not_pass_it) {
+    Scene scene;
+    scene.job(1).gpu_types = {"a100"};
+    scene.wait(2, 2, 300);
     (void)scene.round(0);
     ck_assert(scene.round(10, 2).passed.empty());
     ck_assert(scene.watch.passings(1).empty());
@@ -265,6 +277,73 @@ TEST(a_job_that_starts_in_time_is_told_nothing_more) {
     ck_assert(scene.round(1).events.empty());
     ck_assert_int_eq(scene.book.counts().kept, 1);
     ck_assert(scene.watch.passings(1).empty());
+}
+
+/// Another slurmctld, to which the file's text is all that is left of the first.
+void restart(Scene& scene) {
+    const auto kept = parse_promises(format_promises(scene.book.keep()));
+    ck_assert_msg(kept.ok(), "%s", kept.ok() ? "" : kept.error().message().c_str());
+    scene.book = PromiseBook({});
+    scene.watch = PromiseWatch();
+    scene.watch.recall(*kept);
+    scene.book.take_over(*kept);
+}
+
+TEST(a_promise_outlives_slurmctld_and_is_not_later_then) {
+    Scene scene;
+    (void)scene.round(0);
+    const double due_s = scene.book.find(1)->due_s;
+    restart(scene);
+    // Its jobs are not planned yet.
+    const std::vector<JobState> jobs = std::exchange(scene.now.jobs, {});
+    ck_assert(scene.round(10).events.empty());
+    ck_assert(scene.book.find(1) != nullptr && scene.book.find(1)->due_s == due_s);
+    scene.book.drop_unseen([](JobId job) { return job == 1; });
+    scene.now.jobs = jobs;
+    // What runs lasts longer than was known: a new promise would be later.
+    scene.job(9).time_limit_s += 3000;
+    ck_assert(scene.round(10).events.empty());
+    ck_assert(scene.book.find(1)->due_s == due_s && scene.job(1).due_s == due_s);
+    ck_assert_int_eq(scene.book.counts().given, 1);
+}
+
+TEST(a_promise_is_for_one_job_and_goes_with_it) {
+    Scene scene;
+    (void)scene.round(0);
+    restart(scene);
+    scene.book.drop_unseen([](JobId) { return false; });
+    ck_assert(scene.book.find(1) == nullptr && scene.book.take_changed());
+    (void)scene.round(10);
+    const double given_s = scene.book.find(1)->given_s;
+    restart(scene);
+    scene.job(1).submit_s = 900;
+    (void)scene.round(10);
+    ck_assert(scene.book.find(1)->given_s > given_s);
+}
+
+TEST(what_passes_while_slurmctld_is_away_is_said) {
+    Scene scene;
+    (void)scene.round(0);
+    restart(scene);
+    scene.end(9);
+    (void)scene.round(1000);
+    ck_assert(says(scene.shown(1)["words"].get<std::string>(),
+                   "was to end by 1970-01-01 00:38:40 UTC, for which 4xa40 had to start by"));
+    const std::string told = Scene::told([&] {
+        scene.run(scene.job(1));
+        return scene.round(1);
+    }());
+    ck_assert_msg(says(told, "slurmctld was away"), "%s", told.c_str());
+    ck_assert_int_eq(scene.watch.broken().away, 1);
+}
+
+TEST(a_file_that_is_none_is_refused) {
+    for (const char* text : {"", "[]", "{}", R"({"schema_version":2,"looked_s":1,"promises":[]})",
+                             R"({"schema_version":1,"looked_s":1,"promises":[{"job":0}]})",
+                             R"({"schema_version":1,"looked_s":1,"promises":[1]})"})
+        ck_assert_msg(!parse_promises(text).ok(), "%s", text);
+    const auto none = PromiseFile("/nonexistent/promises.json").read();
+    ck_assert(none.ok() && none->promises.empty());
 }
 
 }  // namespace

@@ -436,6 +436,52 @@ TEST(no_decision_breaks_a_promise) {
     ck_assert(started > rounds() / 4 && passed > rounds() / 20 && together > rounds() / 20);
 }
 
+JobState& wait(Round& round, JobId id, double priority, std::int64_t nodes, double limit_s) {
+    JobState& job = round.snapshot.jobs.emplace_back();
+    job.id = id;
+    job.priority = priority;
+    job.submit_s = now_s - 100 + id;
+    job.min_gpus = job.max_gpus = 4 * nodes;
+    job.time_limit_s = limit_s;
+    Offer offer;
+    offer.grid = {"a40", nodes, 4, 1};
+    offer.estimate.iteration_s = 1;
+    round.offers[id] = {offer};
+    return job;
+}
+
+/// Two nodes of four GPUs, of which one is free, and the other for as many seconds not.
+Round half_free(double busy_s) {
+    Round round;
+    round.snapshot.time_s = now_s;
+    round.snapshot.nodes = {{"n1", "a40", 4, 4, 16, 640000}, {"n2", "a40", 4, 0, 16, 640000}};
+    round.snapshot.node_sets = {{0, 1}};
+    round.options.order = QueueOrder::priority;
+    round.options.priority_step = step;
+    round.options.restart = {0, 0, 0};
+    JobState& busy = wait(round, 90, 10, 1, busy_s);
+    busy.phase = JobPhase::running;
+    busy.current = round.offers.at(90).front();
+    busy.nodes = {1};
+    busy.start_s = now_s - 10;
+    return round;
+}
+
+TEST(who_is_gone_in_time_passes_a_job_of_a_higher_step) {
+    Round round = half_free(4200);
+    wait(round, 1, 10, 1, 6000);
+    wait(round, 2, 100, 1, 6000);
+    wait(round, 3, 1000, 2, 3600);
+    wait(round, 4, 10, 1, 300);
+    PromiseBook book(PromiseRules{.depth = 10, .slack = slack});
+    book.give(round.snapshot, round.offers, round.options);
+    const Decision decision = decide_arena(round.snapshot, round.offers, round.options);
+    std::set<JobId> started;
+    for (const Action& action : decision.actions)
+        if (action.kind == ActionKind::start) started.insert(action.job);
+    ck_assert_msg(started == std::set<JobId>{4}, "%zu jobs start", started.size());
+}
+
 }  // namespace
 
 int main() { return arena::test::run_suite(); }

@@ -103,7 +103,8 @@ void add_jobs(const LiveState& state, const LiveShown& shown, Json& out) {
     for (const auto& [number, id] : waiting) {
         auto [json, view] = of(id);
         if (const QueuePosition* place = state.books.queue.find(id)) add_place(*place, json);
-        if (const Promise* promise = state.books.promises.find(id))
+        const Promise* promise = state.books.promises.find(id);
+        if (promise != nullptr && state.now_s <= promise->latest_start_s() + 1)
             json["ends_by_s"] = promise->due_s;
         out["waiting"].push_back(std::move(json));
     }

@@ -26,7 +26,7 @@ bool is_waiting(const JobState& job) { return job.phase == JobPhase::pending; }
 
 /// Why a job may start while a promised one waits: policy `arena` lets no other.
 std::string why_free(const JobState& started, const Promise& promise, double now_s) {
-    const double needed_s = promise.due_s - (promise.end_s - promise.start_s);
+    const double needed_s = promise.latest_start_s();
     const double end_s = now_s + lasts_at_most_s(started);
     if (started.time_limit_s > 0 && end_s <= needed_s)
         return fmt::format("ends by {} UTC by its limit, before the promised job needs the nodes",
@@ -39,6 +39,15 @@ bool may_use(const Snapshot& now, const JobState& job, NodeIndex node) {
     if (job.node_set >= now.node_sets.size()) return false;
     const auto& set = now.node_sets[job.node_set];
     return std::binary_search(set.begin(), set.end(), node);
+}
+
+/// Whether the one that waits could have any of the other's GPUs.
+bool could_have(const Snapshot& now, const JobState& waiting, const JobState& started) {
+    const auto& types = waiting.gpu_types;
+    const bool has_type = types.empty() || std::find(types.begin(), types.end(),
+                                                     started.current->grid.gpu_type) != types.end();
+    return has_type && std::any_of(started.nodes.begin(), started.nodes.end(),
+                                   [&](NodeIndex n) { return may_use(now, waiting, n); });
 }
 
 /// Those of the nodes that are so and were not at the last look.
@@ -84,6 +93,17 @@ PromiseWatch::Changes PromiseWatch::take_changes(const Snapshot& now) {
     return changes;
 }
 
+void PromiseWatch::recall(const PromiseBook::Kept& kept) {
+    for (const auto& [job, promise] : kept.promises) {
+        Seen& seen = seen_[job];
+        seen.judged = promise.started;
+        if (promise.started) continue;
+        seen.told_due_s = promise.due_s;
+        seen.told_at_s = promise.given_s;
+        seen.recalled_s = kept.looked_s;
+    }
+}
+
 void PromiseWatch::note_changes(const JobState& job, const Promise& promise, const Changes& changes,
                                 const Snapshot& now, Seen& seen) {
     const auto touches = [&](const std::vector<NodeIndex>& nodes) {
@@ -111,6 +131,7 @@ void PromiseWatch::note_passings(const Look& look, News& news) {
         for (const std::size_t p : promised) {
             if (order.place[s] < order.place[p]) continue;
             const JobState& job = now.jobs[s];
+            if (!could_have(now, now.jobs[p], job)) continue;
             std::string why = why_free(job, *look.book.find(now.jobs[p].id), now.time_s);
             news.passed.try_emplace(job.id, "started before a promised job: " + why);
             std::vector<Passing>& list = seen_[now.jobs[p].id].passings;
@@ -128,6 +149,7 @@ void PromiseWatch::judge(JobId job, const Promise& promise, Seen& seen, News& ne
         seen.nodes_down       ? std::pair(&Broken::nodes_down, "nodes went down")
         : seen.nodes_returned ? std::pair(&Broken::nodes_returned, "lent nodes went back")
         : seen.limit_raised   ? std::pair(&Broken::limits_raised, "a limit was raised")
+        : seen.away           ? std::pair(&Broken::away, "slurmctld was away")
                               : std::pair(&Broken::others, "its nodes were not free in time");
     ++(broken_.*count);
     news.events.push_back(
@@ -153,9 +175,10 @@ void PromiseWatch::tell(JobId job, const Promise* promise, const Look& look, See
                    "before it"});
     else if (told)
         news.events.push_back(
-            {job, "promise moved", "others stand before it now: " + promise_words(*promise)});
+            {job, "promise moved",
+             "others stand before it now: " + promise_words(*promise, look.now.time_s)});
     else
-        news.events.push_back({job, "promised", promise_words(*promise)});
+        news.events.push_back({job, "promised", promise_words(*promise, look.now.time_s)});
     seen.told_due_s = promise == nullptr ? 0 : promise->due_s;
     seen.told_at_s = look.now.time_s;
 }
@@ -177,6 +200,11 @@ PromiseWatch::News PromiseWatch::look(const Snapshot& now, const PromiseBook& bo
         if (promise == nullptr && !lost) continue;
         Seen& seen = seen_[job.id];
         if (known != before.end()) seen = std::move(known->second);
+        if (promise != nullptr && seen.recalled_s > 0) {
+            const double latest_s = promise->latest_start_s();
+            seen.away = seen.recalled_s <= latest_s && latest_s < now.time_s;
+            seen.recalled_s = 0;
+        }
         // What came before a promise was given cannot break it.
         if (promise != nullptr && promise->given_s < now.time_s)
             note_changes(job, *promise, changes, now, seen);
@@ -185,6 +213,9 @@ PromiseWatch::News PromiseWatch::look(const Snapshot& now, const PromiseBook& bo
         else if (is_waiting(job))
             tell(job.id, promise, look, seen, news);
     }
+    // It waits to be planned again, and its promise stands.
+    for (auto& [job, seen] : before)
+        if (!seen_.contains(job) && book.find(job) != nullptr) seen_[job] = std::move(seen);
     return news;
 }
 

@@ -15,8 +15,8 @@
 
 namespace arena {
 
-/// A job that started while one waited that stands before it in Slurm's order and was promised an
-/// end.
+/// A job that started while one waited that stands before it in Slurm's order, was promised an end
+/// and could have had its GPUs.
 struct Passing {
     JobId job = 0;
     double at_s = 0;  ///< by the epoch
@@ -42,11 +42,14 @@ class PromiseWatch {
     /// Once a round: the cluster with what the round has started. O(jobs log jobs).
     News look(const Snapshot& now, const PromiseBook&, double priority_step);
 
+    /// What was promised, and told, before this watch.
+    void recall(const PromiseBook::Kept&);
+
     /// Of a waiting job; the latest last.
     [[nodiscard]] const std::vector<Passing>& passings(JobId) const;
     /// Promises that were broken since, by what is known to have come between.
     struct Broken {
-        std::int64_t nodes_down = 0, nodes_returned = 0, limits_raised = 0, others = 0;
+        std::int64_t nodes_down = 0, nodes_returned = 0, limits_raised = 0, away = 0, others = 0;
     };
     [[nodiscard]] const Broken& broken() const { return broken_; }
 
@@ -55,7 +58,9 @@ class PromiseWatch {
         double told_due_s = 0;  ///< 0: its owner was told of no promise, or that it is gone
         double told_at_s = 0;
         bool judged = false;
+        double recalled_s = 0;  ///< when an earlier slurmctld last looked; 0: that is settled
         bool nodes_down = false, nodes_returned = false, limit_raised = false;
+        bool away = false;  ///< slurmctld was, when it should have started
         std::vector<Passing> passings;
     };
     /// What ends later, or is not there any more, than at the last look.

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "base/count_text.h"
+#include "base/text.h"
 #include "policy/order/steps.h"
 
 namespace arena {
@@ -37,10 +38,18 @@ std::string behind_words(const BehindPromise& behind, const std::string& name) {
 
 std::string due_text(const Promise& promise) { return utc_time(std::ceil(promise.due_s)); }
 
-std::string promise_words(const Promise& promise) {
+std::string promise_words(const Promise& promise, double now_s) {
+    const double latest_s = promise.latest_start_s();
+    if (!promise.started && now_s > latest_s + 1)
+        return fmt::format(
+            "was to end by {} UTC, for which {} had to start by {} UTC: it starts as soon as it "
+            "can",
+            due_text(promise), short_form(promise.grid), utc_time(std::ceil(latest_s)));
     return fmt::format(
-        "ends by {} UTC at the latest; in Slurm's own order it would start at {} UTC with {}",
-        due_text(promise), utc_time(promise.start_s), short_form(promise.grid));
+        "ends by {} UTC at the latest; in Slurm's own order it would start at {} UTC with {} and "
+        "run for {}, as is believed",
+        due_text(promise), utc_time(promise.start_s), short_form(promise.grid),
+        human_seconds(promise.end_s - promise.start_s));
 }
 
 BehindPromise behind_promise(const Snapshot& snapshot, const PromiseBook& book,
@@ -62,7 +71,7 @@ BehindPromise behind_promise(const Snapshot& snapshot, const PromiseBook& book,
 
 Json promise_json(const Promises& promises, JobId job, const SeesJob& sees) {
     if (const Promise* promise = promises.book.find(job))
-        return {{"words", promise_words(*promise)},
+        return {{"words", promise_words(*promise, promises.snapshot.time_s)},
                 {"ends_by_s", promise->due_s},
                 {"slurm_start_s", promise->start_s},
                 {"slurm_end_s", promise->end_s},
@@ -91,6 +100,7 @@ Json promise_counts_json(const PromiseBook& book, const PromiseWatch& watch) {
              {{"nodes_down", broken.nodes_down},
               {"nodes_returned", broken.nodes_returned},
               {"limits_raised", broken.limits_raised},
+              {"away", broken.away},
               {"others", broken.others}}}};
 }
 

@@ -402,7 +402,9 @@ std::string queue_json(const Books& books, double time_s, const Asker& asker) {
         Json job{{"place", nullptr}};
         if (at && own) {
             job = place_json(*at, may_know(books, at->ahead, asker));
-            if (const Promise* promise = books.promises.find(id)) job["ends_by_s"] = promise->due_s;
+            const Promise* promise = books.promises.find(id);
+            if (promise != nullptr && time_s <= promise->latest_start_s() + 1)
+                job["ends_by_s"] = promise->due_s;
         }
         if (at) job["place"] = at->number;
         if (own || asker.sees_others) job["job"] = id;

@@ -46,7 +46,8 @@ Scheduler::Scheduler(Host& host, Config config, std::vector<GpuType> hardware,
     : host_(host),
       books_(host, std::move(config), std::move(hardware), std::move(calibration),
              std::move(limits)),
-      history_file_(HistoryFile::path_beside(books_.site.config.profile_store)) {}
+      history_file_(HistoryFile::path_beside(books_.site.config.profile_store)),
+      promise_file_(PromiseFile::path_beside(books_.site.config.profile_store)) {}
 
 void Scheduler::round() {
     const auto stopping = [this] { return host_.stopping(); };
@@ -98,6 +99,25 @@ void Scheduler::give_promises() {
         return at != round_.planned.end() && at->second.role == Role::waits &&
                !at->second.view->ordinary_ahead() && !books_.blocked.is_limited(id);
     });
+    // A promise that is older than this scheduler waits for its job to be planned again.
+    books_.promises.drop_unseen([this](JobId id) {
+        const auto& jobs = round_.view.jobs;
+        const auto at = std::find_if(jobs.begin(), jobs.end(),
+                                     [&](const JobView& job) { return job.id == id; });
+        if (at == jobs.end() || !plannable(at->facts) || !at->eligible) return false;
+        const auto status = books_.statuses.find(id);
+        return at->no_place.empty() && (status == books_.statuses.end() || !status->second.offers);
+    });
+    if (books_.promises.take_changed()) keep_promises();
+}
+
+/// Before anybody is told of them.
+void Scheduler::keep_promises() {
+    const Status kept = promise_file_.write(books_.promises.keep());
+    if (!kept && !promises_failed_)
+        host_.log_error(kept.error().message() +
+                        ": what is promised is forgotten when slurmctld ends");
+    promises_failed_ = !kept;
 }
 
 PromiseWatch::News Scheduler::look_at_promises() {
@@ -411,9 +431,19 @@ void Scheduler::take_over(Kept kept) {
         books_.history = *std::move(kept.history);
         return;
     }
+    recall();
+}
+
+/// What an earlier slurmctld left.
+void Scheduler::recall() {
     HistoryFile::Read past = history_file_.read();
     for (HistoryLine& line : past.lines) books_.history.recall(std::move(line));
     if (!past.problem.empty()) host_.log_error(past.problem);
+    auto promises = promise_file_.read();
+    if (!promises)
+        return host_.log_error(promises.error().message() + ": what was promised is forgotten");
+    books_.promise_watch.recall(*promises);
+    books_.promises.take_over(*std::move(promises));
 }
 
 void Scheduler::note_update(const LeftUpdate& update) {

@@ -11,6 +11,7 @@
 
 #include "plugin/common/shared.h"
 #include "plugin/sched/history/history_file.h"
+#include "plugin/sched/promises/promise_file.h"
 #include "plugin/sched/round/books.h"
 #include "plugin/sched/round/report.h"
 
@@ -56,7 +57,7 @@ class Scheduler {
         std::vector<SlowVerdict> verdicts;
         CheckBook::Entries checks;
         LoanBook::Memory loans;
-        std::optional<JobHistory> history;  ///< none: it is read from its file
+        std::optional<JobHistory> history;  ///< none: it and promises are read from their files
         std::map<JobId, ArrayBook::Carrier> arrays;
         PromiseBook::Kept promises;
         PromiseWatch promise_watch;
@@ -95,6 +96,8 @@ class Scheduler {
 
   private:
     void give_promises();
+    void keep_promises();
+    void recall();
     PromiseWatch::News look_at_promises();
     void end_late(const ClusterView& view);
     void keep_history();
@@ -116,7 +119,9 @@ class Scheduler {
     SchedulerStats stats_;
     Round round_;  ///< the last one, for who asks
     HistoryFile history_file_;
+    PromiseFile promise_file_;
     bool history_failed_ = false;                ///< and that was said
+    bool promises_failed_ = false;               ///< the same
     std::map<std::string, std::string> leases_;  ///< of nodes, as last told of
     std::vector<Journal::Start> starts_;         ///< since the last round was looked at
 };

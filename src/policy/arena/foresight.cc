@@ -49,6 +49,20 @@ double Foresight::Releases::next() const {
     return at == blocks_.end() ? never : at->first;
 }
 
+double Foresight::Releases::now() const {
+    double count = lent_;
+    for (const auto& [in_s, gpus] : blocks_) count += in_s <= 0 ? gpus : 0;
+    return count;
+}
+
+void Foresight::Releases::lend(double gpus) { lent_ += std::min(gpus, now() - lent_); }
+
+void Foresight::Releases::borrow(double& gpus) {
+    const double more = std::max(0.0, gpus - (now() - lent_));
+    lent_ -= more;
+    gpus -= more;
+}
+
 void Foresight::Releases::take(double gpus, double until_s) {
     auto end = blocks_.begin();
     for (double left = gpus; end != blocks_.end() && left > 0;) {
@@ -295,9 +309,15 @@ bool Foresight::is_late(std::size_t i, const Choice& c, double in_s) const {
            problem_.snapshot().time_s + in_s + problem_.run_s(problem_.tasks()[i], c) > due_s;
 }
 
+/// Within a step it is values that say who waits for whom.
+bool Foresight::may_borrow(std::size_t i) const {
+    return turn_ != nullptr && turn_->level[i] < lent_from_;
+}
+
 Prospect Foresight::prospect_of(std::size_t i, const Choice& c, double price, double not_before_s) {
     const Releases& releases = releases_[static_cast<std::size_t>(c.type)];
     double idle = 0, in_s = releases.earliest(c.gpus, idle, steps_);
+    if (not_before_s <= 0 && in_s > 0 && may_borrow(i) && releases.now() >= c.gpus) in_s = idle = 0;
     const bool refused = in_s <= 0 && not_before_s > 0;
     in_s = std::max({in_s, not_before_s, earliest_on_its_nodes(i, c, refused)});
     if (in_s == never || is_late(i, c, in_s)) return {};
@@ -352,11 +372,17 @@ void Foresight::choose(std::size_t i, double price) {
         const bool now = found.wait_s <= 0 && packing_.place(task, choice, placement);
         if (!now && comes_later(i, found, least_s)) continue;
         prospects_[i] = found;
-        if (now)
-            count_releases_of(*task.job, placement.nodes, placement.gpus_per_node,
-                              problem_.run_s(problem_.tasks()[i], choice));
-        return releases_[static_cast<std::size_t>(choice.type)].take(
-            choice.gpus, found.wait_s + problem_.run_s(problem_.tasks()[i], choice));
+        const double until_s = found.wait_s + problem_.run_s(task, choice);
+        Releases& releases = releases_[static_cast<std::size_t>(choice.type)];
+        auto gpus = static_cast<double>(choice.gpus);
+        if (now) {
+            count_releases_of(*task.job, placement.nodes, placement.gpus_per_node, until_s);
+            releases.borrow(gpus);
+        } else if (turn_ != nullptr && task.job->due_s > 0) {
+            lent_from_ = std::max(lent_from_, turn_->level[i]);
+            releases.lend(gpus);
+        }
+        return releases.take(gpus, until_s);
     }
 }
 

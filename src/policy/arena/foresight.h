@@ -36,9 +36,11 @@ struct Prospect {
 /// jobs, with a mean over the GPUs of 1. Jobs choose in the order of their least worth x GPUs x
 /// time by weight. Of choices of a type that cost hardly more than the best the one with the fewest
 /// GPUs counts as the best. Nobody waits for a job that has overrun or of whose end nothing is
-/// known. Without running jobs the first one starts. A choice that is free by count but not on
-/// nodes together is free when the known ends leave such nodes; of one type and count it is waited
-/// for only where the job ends sooner by that than with a layout that is free now.
+/// known. Without running jobs the first one starts. GPUs that are idle while a job that was
+/// promised an end waits for more are there for those of lower steps, where the packing gives them:
+/// to who is gone in time for the promise. A choice that is free by count but not on nodes together
+/// is free when the known ends leave such nodes; of one type and count it is waited for only where
+/// the job ends sooner by that than with a layout that is free now.
 class Foresight {
   public:
     /// weights: by task, > 0. Keeps the references. O(jobs x choices + steps): jobs that the budget
@@ -64,9 +66,17 @@ class Foresight {
         /// The next time, from now on, that any are.
         [[nodiscard]] double next() const;
         void take(double gpus, double until_s);
+        /// The job that takes so many waits until all are there: those that are free now are lent
+        /// until then.
+        void lend(double gpus);
+        /// Of so many that a job takes now, those that are lent: it takes so many fewer.
+        void borrow(double& gpus);
+        /// Free now, or lent.
+        [[nodiscard]] double now() const;
 
       private:
         std::vector<std::pair<double, double>> blocks_;
+        double lent_ = 0;
     };
 
     void count_gpus();
@@ -85,6 +95,7 @@ class Foresight {
     [[nodiscard]] bool is_late(std::size_t task, const Choice&, double in_s) const;
     [[nodiscard]] double cost(std::size_t task, const Choice&, double price,
                               double idle_gpu_s = 0) const;
+    [[nodiscard]] bool may_borrow(std::size_t task) const;
     [[nodiscard]] Prospect prospect_of(std::size_t task, const Choice&, double price,
                                        double not_before_s);
     [[nodiscard]] Prospect best_of(std::size_t task, double price,
@@ -110,7 +121,8 @@ class Foresight {
     std::vector<std::vector<Release>>
         releases_of_node_;  ///< earliest first; empty where an offer holds for any layout
     double gpus_ = 0;
-    std::int64_t steps_;  ///< left of the budget
+    std::uint32_t lent_from_ = 0;  ///< the highest level of those that lend
+    std::int64_t steps_;           ///< left of the budget
     std::vector<Prospect> prospects_;
 };
 

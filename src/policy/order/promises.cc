@@ -3,6 +3,7 @@
 #include "policy/order/promises.h"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "policy/order/availability.h"
@@ -51,8 +52,40 @@ double planned_end_s(const JobState& job, const Promise& promise, const PolicyOp
 }  // namespace
 
 const Promise* PromiseBook::find(JobId job) const {
-    const auto at = promises_.find(job);
-    return at == promises_.end() ? nullptr : &at->second;
+    for (const auto* known : {&promises_, &unseen_})
+        if (const auto at = known->find(job); at != known->end()) return &at->second;
+    return nullptr;
+}
+
+PromiseBook::Kept PromiseBook::keep() const {
+    Kept kept{promises_, counts_, looked_s_};
+    kept.promises.insert(unseen_.begin(), unseen_.end());
+    return kept;
+}
+
+void PromiseBook::take_over(Kept kept) {
+    promises_.clear();
+    unseen_ = std::move(kept.promises);
+    counts_ = kept.counts;
+    looked_s_ = kept.looked_s;
+}
+
+void PromiseBook::drop_unseen(const std::function<bool(JobId)>& awaited) {
+    const auto dropped =
+        std::erase_if(unseen_, [&](const auto& entry) { return !awaited(entry.first); });
+    changed_ = changed_ || dropped > 0;
+}
+
+void PromiseBook::see(const Snapshot& snapshot) {
+    if (unseen_.empty()) return;
+    for (const JobState& job : snapshot.jobs) {
+        const auto at = unseen_.find(job.id);
+        if (at == unseen_.end()) continue;
+        if (std::abs(at->second.submit_s - job.submit_s) < 1)
+            promises_.insert(unseen_.extract(at));
+        else
+            unseen_.erase(at);
+    }
 }
 
 /// Who has started since, and who is gone. A start counts with the work that the job had then: it
@@ -64,8 +97,10 @@ void PromiseBook::settle(const Snapshot& snapshot, const PolicyOptions& options)
         if (at == promises_.end()) continue;
         here.insert(job.id);
         Promise& known = at->second;
+        changed_ = changed_ || known.submit_s != job.submit_s;  // a requeue is a submission
+        known.submit_s = job.submit_s;
         if (known.started || job.phase != JobPhase::running || !job.current) continue;
-        known.started = true;
+        known.started = changed_ = true;
         const double late_s = std::max(options.window_s, snapshot.time_s - looked_s_) + 1;
         // Who is elastic may begin with less, and grow: it is the time of the start that counts.
         const double end_s = job.elastic ? job.start_s + known.end_s - known.start_s
@@ -73,13 +108,14 @@ void PromiseBook::settle(const Snapshot& snapshot, const PolicyOptions& options)
         known.broken = end_s > known.due_s + late_s;
         ++(known.broken ? counts_.broken : counts_.kept);
     }
-    std::erase_if(promises_, [&](const auto& entry) { return !here.contains(entry.first); });
+    erase_if([&](const auto& entry) { return !here.contains(entry.first); });
     looked_s_ = snapshot.time_s;
 }
 
 Promise PromiseBook::promise_of(const Task& task, const Availability::Start& start,
                                 std::vector<JobId> ahead, double now_s) const {
     Promise made;
+    made.submit_s = task.job->submit_s;
     made.given_s = now_s;
     made.start_s = now_s + start.in_s;
     made.end_s = made.start_s + start.run_s;
@@ -96,12 +132,15 @@ void PromiseBook::promise(const JobState& job, const Promise& made) {
     Promise& known = at->second;
     if (is_new) {
         ++counts_.given;
+        changed_ = true;
         return;
     }
     known.iterations = made.iterations;
     const bool others_before = !std::includes(known.ahead.begin(), known.ahead.end(),
                                               made.ahead.begin(), made.ahead.end());
     if (made.due_s > known.due_s && !others_before) return;
+    changed_ = changed_ || std::abs(made.due_s - known.due_s) >= 1 || made.grid != known.grid ||
+               made.ahead != known.ahead;
     const double given_s = known.given_s;
     const bool started = known.started, broken = known.broken;
     known = made;
@@ -113,7 +152,11 @@ void PromiseBook::promise(const JobState& job, const Promise& made) {
 void PromiseBook::give(Snapshot& snapshot, const Offers& offers, const PolicyOptions& options,
                        const std::function<bool(JobId)>& may_have) {
     for (JobState& job : snapshot.jobs) job.due_s = 0;
-    if (options.order != QueueOrder::priority || rules_.depth <= 0) return promises_.clear();
+    if (options.order != QueueOrder::priority || rules_.depth <= 0) {
+        unseen_.clear();
+        return erase_if([](const auto&) { return true; });
+    }
+    see(snapshot);
     settle(snapshot, options);
     const SlurmOrder order = order_of(snapshot, options.priority_step);
     std::vector<std::size_t> queue = queue_of(snapshot, offers, order);
@@ -143,9 +186,8 @@ void PromiseBook::give(Snapshot& snapshot, const Offers& offers, const PolicyOpt
         }
         ahead.push_back(job.id);
     }
-    std::erase_if(promises_, [&](const auto& entry) {
-        return !entry.second.started && !first.contains(entry.first);
-    });
+    erase_if(
+        [&](const auto& entry) { return !entry.second.started && !first.contains(entry.first); });
     for (JobState& job : snapshot.jobs) {
         const bool counts = job.phase == JobPhase::running || !may_have || may_have(job.id);
         const Promise* known = counts ? find(job.id) : nullptr;

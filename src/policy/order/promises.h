@@ -9,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "policy/order/availability.h"
@@ -25,6 +26,7 @@ struct PromiseRules {
 };
 
 struct Promise {
+    double submit_s = 0;    ///< of the job, as last seen
     double given_s = 0;     ///< by the epoch, as all times here
     double start_s = 0;     ///< in Slurm's order
     double end_s = 0;       ///< the same
@@ -34,6 +36,9 @@ struct Promise {
     bool started = false;
     bool broken = false;       ///< it started too late
     std::vector<JobId> ahead;  ///< ascending: who stood before it when it was given
+    /// With that grid it ends by due_s if it starts by then.
+    [[nodiscard]] double latest_start_s() const { return due_s - (end_s - start_s); }
+    bool operator==(const Promise&) const = default;
 };
 
 /// Each counts once: kept where the job started early enough, by the estimate of what it got; of an
@@ -62,29 +67,40 @@ class PromiseBook {
     [[nodiscard]] const Promise* find(JobId) const;
     [[nodiscard]] const PromiseCounts& counts() const { return counts_; }
 
-    /// What outlives new rules.
+    /// What outlives new rules, and slurmctld.
     struct Kept {
         std::map<JobId, Promise> promises;
         PromiseCounts counts;
         double looked_s = 0;
+        bool operator==(const Kept&) const = default;
     };
-    [[nodiscard]] Kept keep() const { return {promises_, counts_, looked_s_}; }
-    void take_over(Kept kept) {
-        promises_ = std::move(kept.promises);
-        counts_ = kept.counts;
-        looked_s_ = kept.looked_s;
-    }
+    [[nodiscard]] Kept keep() const;
+    /// Each promise stands until its job is in a cluster that give() looks at: from then on it is
+    /// like any other. It is for the job of that id and submission.
+    void take_over(Kept kept);
+    /// Of those that were taken over and whose jobs have not been seen: those stay that are still
+    /// `awaited`.
+    void drop_unseen(const std::function<bool(JobId)>& awaited);
+    /// Since it was last asked: a date by a second or more, or anything else of a promise.
+    [[nodiscard]] bool take_changed() { return std::exchange(changed_, false); }
 
   private:
+    void see(const Snapshot&);
     void settle(const Snapshot&, const PolicyOptions&);
+    template <typename Is>
+    void erase_if(Is is) {
+        changed_ = std::erase_if(promises_, is) > 0 || changed_;
+    }
     [[nodiscard]] Promise promise_of(const Task&, const Availability::Start&,
                                      std::vector<JobId> ahead, double now_s) const;
     void promise(const JobState&, const Promise& made);
 
     PromiseRules rules_;
     std::map<JobId, Promise> promises_;
+    std::map<JobId, Promise> unseen_;  ///< taken over
     PromiseCounts counts_;
     double looked_s_ = 0;
+    bool changed_ = false;
 };
 
 }  // namespace arena

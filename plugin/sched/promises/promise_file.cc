@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// See promise_file.h.
+#include "plugin/sched/promises/promise_file.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <optional>
+
+#include "base/json.h"
+#include "base/text.h"
+#include "base/trusted_path.h"
+
+namespace arena {
+namespace {
+
+constexpr std::size_t most_bytes = std::size_t{64} << 20;
+constexpr std::size_t most_jobs = 1000000;
+constexpr double far_s = 1e12;
+
+void read_promise(const Json& value, const std::string& where, std::optional<Error>& error,
+                  PromiseBook::Kept& out) {
+    const JsonFields fields(value, where, error);
+    std::int64_t job = 0;
+    Promise promise;
+    std::vector<std::int64_t> ahead;
+    fields.integer("job", job, 1, UINT32_MAX);
+    for (const auto& [key, to] : {std::pair("submit_s", &promise.submit_s),
+                                  {"given_s", &promise.given_s},
+                                  {"start_s", &promise.start_s},
+                                  {"end_s", &promise.end_s},
+                                  {"due_s", &promise.due_s},
+                                  {"iterations", &promise.iterations}})
+        fields.number(key, *to, 0, far_s);
+    fields.boolean("started", promise.started);
+    fields.boolean("broken", promise.broken);
+    fields.integers("ahead", ahead, 1, UINT32_MAX, most_jobs);
+    const Json* grid = fields.object("grid");
+    if (error) return;
+    auto parsed = parse_grid_json(grid->dump());
+    if (!parsed) {
+        error = parsed.error();
+        return;
+    }
+    promise.grid = *std::move(parsed);
+    promise.ahead.assign(ahead.begin(), ahead.end());
+    out.counts.given += promise.started ? 0 : 1;
+    out.promises[static_cast<JobId>(job)] = std::move(promise);
+}
+
+}  // namespace
+
+/// Without Json: of a large cluster it has thousands of jobs, and is written within rounds.
+std::string format_promises(const PromiseBook::Kept& kept) {
+    std::string text =
+        fmt::format("{{\"schema_version\":1,\"looked_s\":{},\"promises\":[", kept.looked_s);
+    const char* between = "\n";
+    for (const auto& [job, p] : kept.promises) {
+        text += fmt::format(
+            "{}{{\"job\":{},\"submit_s\":{},\"given_s\":{},\"start_s\":{},\"end_s\":{},\"due_s\":{}"
+            ",\"iterations\":{},\"started\":{},\"broken\":{},\"grid\":{},\"ahead\":[{}]}}",
+            between, job, p.submit_s, p.given_s, p.start_s, p.end_s, p.due_s, p.iterations,
+            p.started, p.broken, to_json(p.grid), fmt::join(p.ahead, ","));
+        between = ",\n";
+    }
+    return text + "]}\n";
+}
+
+Result<PromiseBook::Kept> parse_promises(std::string_view text) {
+    const auto json = parse_json(text, {.bytes = most_bytes, .depth = 6});
+    if (!json) return json.error();
+    std::optional<Error> error;
+    const JsonFields fields(*json, "", error);
+    std::int64_t version = 0;
+    PromiseBook::Kept out;
+    fields.integer("schema_version", version, 1, 1);
+    fields.number("looked_s", out.looked_s, 0, far_s);
+    const Json* list = fields.list("promises", most_jobs);
+    for (std::size_t i = 0; !error && i < list->size(); ++i)
+        read_promise((*list)[i], "promises[" + std::to_string(i) + "]", error, out);
+    if (error) return *error;
+    return out;
+}
+
+std::string PromiseFile::path_beside(const std::string& profile_store) {
+    return (std::filesystem::path(profile_store).parent_path() / "promises.json").string();
+}
+
+Result<PromiseBook::Kept> PromiseFile::read() const {
+    std::error_code none;
+    if (!std::filesystem::exists(path_, none)) return PromiseBook::Kept{};
+    if (auto trusted = check_trusted(path_, ::geteuid()); !trusted) return trusted.error();
+    const auto text = read_regular_file(path_, most_bytes);
+    return text ? parse_promises(*text) : text.error();
+}
+
+Status PromiseFile::write(const PromiseBook::Kept& kept) const {
+    return write_file_atomic(path_, format_promises(kept), 0600);
+}
+
+}  // namespace arena
