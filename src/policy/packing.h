@@ -20,6 +20,7 @@ struct Placement {
     std::vector<NodeIndex> nodes;  ///< ascending
     std::uint32_t place = 0;       ///< of the job's places, the one that they are of
     std::uint32_t outlasts = 0;    ///< Holds::outlasted_by()
+    std::uint32_t own = 0;         ///< Holds::own(): it is held no more
 };
 
 /// A copy costs time in the nodes.
@@ -68,7 +69,10 @@ class Packing {
     [[nodiscard]] bool keeps_any() const { return holds_ != nullptr; }
     /// Holds::outlasted_by(); none where nothing is kept.
     [[nodiscard]] std::uint32_t outlasted_by(const Task& task, const Choice& choice) const {
-        return holds_ == nullptr ? 0 : holds_->outlasted_by(*problem_, task, choice);
+        return outlasted_by(task, problem_->run_s(task, choice));
+    }
+    [[nodiscard]] std::uint32_t outlasted_by(const Task& task, double run_s) const {
+        return holds_ == nullptr ? 0 : holds_->outlasted_by(*problem_, task, run_s);
     }
     /// Nothing is placed on the node any more.
     void close(NodeIndex);
@@ -110,9 +114,13 @@ class Packing {
     };
     [[nodiscard]] bool take(const Task&, const Choice&, const Place&, std::int64_t per_node,
                             Placement&);
+    [[nodiscard]] std::uint32_t own_hold(const JobState& job) const {
+        return holds_ == nullptr ? 0 : holds_->own(job);
+    }
     [[nodiscard]] bool is_left_over(const JobState&, NodeIndex, std::int64_t per_node,
-                                    std::uint32_t outlasts) const;
+                                    std::uint32_t outlasts, std::uint32_t own) const;
     void change_spares(const JobState&, NodeIndex, std::int64_t gpus, std::uint32_t outlasts);
+    void change_own(std::uint32_t own, bool held);
     enum class Owner { own, lent, any };
     void collect(const Task&, const Choice&, const Place&, Owner, std::size_t wanted,
                  Placement&) const;

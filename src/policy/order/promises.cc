@@ -124,7 +124,7 @@ void PromiseBook::give(Snapshot& snapshot, const Offers& offers, const PolicyOpt
 
     std::set<JobId> first;
     std::vector<JobId> ahead;
-    Availability free(problem, [](std::size_t) { return false; });
+    Availability free(problem);
     for (std::size_t i = 0; i < queue.size(); ++i) {
         const JobState& job = snapshot.jobs[queue[i]];
         const bool heads = i == 0 || order.step[queue[i]] != order.step[queue[i - 1]];
