@@ -61,8 +61,9 @@ struct Holds {
     /// Those, a bit each, beyond whose time the task would still stand, with `run_s` to go: by its
     /// time limit, which Slurm enforces, or by its work where that takes longer than the limit was
     /// made for. Without a limit it stands for ever, but for one that was promised an end itself:
-    /// that was reckoned with its work.
-    [[nodiscard]] std::uint32_t outlasted_by(const Problem&, const Task&, double run_s) const;
+    /// that was reckoned with its work. One that gives way does so once it has settled.
+    [[nodiscard]] std::uint32_t outlasted_by(const Problem&, const Task&, double run_s,
+                                             double later_s = 0) const;
     /// Whether the task would break its own promise with this layout; one that is elastic may begin
     /// with less, and grow.
     [[nodiscard]] bool is_late(const Problem&, const Task&, const Offer&) const;

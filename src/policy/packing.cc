@@ -129,6 +129,23 @@ void Packing::change_spares(const JobState& job, NodeIndex index, std::int64_t g
     }
 }
 
+std::vector<NodeIndex> Packing::kept_from(const Task& task, const Offer& offer,
+                                          std::span<const NodeIndex> nodes, double later_s) const {
+    std::vector<NodeIndex> kept;
+    const std::uint32_t own = own_hold(*task.job);
+    const std::uint32_t outlasts = outlasted_by(task, problem_->run_s(task, offer), later_s);
+    for (const NodeIndex n : nodes)
+        if (!is_left_over(*task.job, n, offer.grid.gpus_per_node, outlasts, own)) kept.push_back(n);
+    return kept;
+}
+
+void Packing::leave_open(const Task& task, const Offer& offer, std::span<const NodeIndex> nodes,
+                         double later_s) {
+    const std::uint32_t outlasts = outlasted_by(task, problem_->run_s(task, offer), later_s);
+    for (const NodeIndex n : nodes)
+        change_spares(*task.job, n, -offer.grid.gpus_per_node, outlasts);
+}
+
 void Packing::close(NodeIndex index) {
     Free& node = free_[index];
     leave(index);
@@ -203,7 +220,7 @@ bool Packing::place(const Task& task, const Choice& choice, Placement& out) {
 
 bool Packing::place_as(const Task& task, const Choice& choice, const Offer& offer,
                        std::int64_t per_node, Placement& out) {
-    if (holds_ != nullptr && holds_->is_late(*problem_, task, offer)) return false;
+    if (is_late(task, offer)) return false;
     out.offer = &offer;
     return any_place(*task.job, [&](const Place& at, std::uint32_t index) {
         out.place = index;

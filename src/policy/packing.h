@@ -5,6 +5,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "core/decision.h"
@@ -71,8 +72,20 @@ class Packing {
     [[nodiscard]] std::uint32_t outlasted_by(const Task& task, const Choice& choice) const {
         return outlasted_by(task, problem_->run_s(task, choice));
     }
-    [[nodiscard]] std::uint32_t outlasted_by(const Task& task, double run_s) const {
-        return holds_ == nullptr ? 0 : holds_->outlasted_by(*problem_, task, run_s);
+    [[nodiscard]] std::uint32_t outlasted_by(const Task& task, double run_s,
+                                             double later_s = 0) const {
+        return holds_ == nullptr ? 0 : holds_->outlasted_by(*problem_, task, run_s, later_s);
+    }
+    /// Those of the nodes on which the layout, were it started within later_s, would take what is
+    /// kept for promised jobs.
+    [[nodiscard]] std::vector<NodeIndex> kept_from(const Task&, const Offer&,
+                                                   std::span<const NodeIndex> nodes,
+                                                   double later_s) const;
+    /// It may be started on any of these nodes, by somebody else: what others may have there
+    /// beside what is kept is less by that.
+    void leave_open(const Task&, const Offer&, std::span<const NodeIndex> nodes, double later_s);
+    [[nodiscard]] bool is_late(const Task& task, const Offer& offer) const {
+        return holds_ != nullptr && holds_->is_late(*problem_, task, offer);
     }
     /// Nothing is placed on the node any more.
     void close(NodeIndex);

@@ -463,6 +463,105 @@ TEST(no_decision_breaks_a_promise) {
     ck_assert(started > rounds() / 4 && passed > rounds() / 20 && together > rounds() / 20);
 }
 
+// ---- single rounds ----
+
+Offer offer_of(std::int64_t gpus, double iteration_s) {
+    Offer offer;
+    offer.grid = {"a40", 1, gpus, 1};
+    offer.estimate.iteration_s = iteration_s;
+    return offer;
+}
+
+JobState job_of(JobId id, double priority, double limit_s) {
+    JobState job;
+    job.id = id;
+    job.priority = priority;
+    job.submit_s = now_s;
+    job.max_gpus = 8;
+    job.remaining_iterations = limit_s / 2;
+    job.time_limit_s = limit_s;
+    return job;
+}
+
+JobState running(JobId id, std::vector<NodeIndex> nodes, std::int64_t gpus, double limit_s) {
+    JobState job = job_of(id, 0, limit_s);
+    job.phase = JobPhase::running;
+    job.current = offer_of(gpus, 1);
+    job.current->grid.nodes = std::ssize(nodes);
+    job.nodes = std::move(nodes);
+    job.start_s = now_s - 1000;
+    job.restarts = 1;
+    return job;
+}
+
+Round nodes_of_four(std::size_t nodes) {
+    Round round;
+    round.options.order = QueueOrder::priority;
+    round.options.priority_step = step;
+    round.options.window_s = 5;
+    for (std::size_t n = 0; n < nodes; ++n) {
+        round.snapshot.nodes.push_back({"n" + std::to_string(n), "a40", 4, 4, 16, 64000});
+        if (n == 0) round.snapshot.node_sets.emplace_back();
+        round.snapshot.node_sets[0].push_back(static_cast<NodeIndex>(n));
+    }
+    round.snapshot.time_s = now_s;
+    return round;
+}
+
+void add(Round& round, JobState job, std::vector<Offer> offers = {}) {
+    for (const NodeIndex n : job.nodes)
+        give_to_node(round.snapshot.nodes, n, -job.current->grid.gpus_per_node,
+                     -job.current->grid.gpus_per_node, 0);
+    if (!offers.empty()) round.offers[job.id] = std::move(offers);
+    round.snapshot.jobs.push_back(std::move(job));
+}
+
+Decision decided(Round& round) {
+    PromiseBook book(PromiseRules{.depth = 10, .slack = slack});
+    book.give(round.snapshot, round.offers, round.options);
+    return decide_arena(round.snapshot, round.offers, round.options);
+}
+
+TEST(who_waits_in_slurms_queue_is_kept_off_nodes_that_are_held_for_others) {
+    Round round = nodes_of_four(2);
+    add(round, running(1, {0}, 4, 1000));
+    add(round, running(2, {1}, 4, 30000));
+    add(round, job_of(3, 1000, 5000), {offer_of(4, 1)});
+    add(round, job_of(4, 500, 80000), {offer_of(4, 1)});
+    round.options.reserve_depth = 2;
+    std::map<JobId, std::vector<NodeIndex>> kept;
+    for (const Action& action : decided(round).actions) {
+        ck_assert(action.kind == ActionKind::reshape_and_wait);
+        kept[action.job] = action.kept;
+    }
+    ck_assert(kept.size() == 2);
+    ck_assert(kept[3].empty());  // it is gone before the other one needs its node
+    ck_assert(kept[4] == std::vector<NodeIndex>{0});
+    // Were all its nodes held, it would not stand in Slurm's queue at all.
+    round = nodes_of_four(1);
+    add(round, running(1, {0}, 4, 1000));
+    add(round, job_of(3, 1000, 5000), {offer_of(4, 1)});
+    add(round, job_of(4, 500, 80000), {offer_of(4, 1)});
+    round.options.reserve_depth = 2;
+    const Decision decision = decided(round);
+    ck_assert(decision.actions.size() == 1 && decision.actions[0].job == 3);
+}
+
+TEST(who_would_settle_for_too_long_is_not_started_where_it_has_to_give_way) {
+    for (const double settles_s : {0.0, 200.0, 2000.0}) {
+        Round round = nodes_of_four(1);
+        add(round, running(1, {0}, 2, 1000));
+        add(round, job_of(2, 1000, 5000), {offer_of(4, 1)});
+        JobState elastic = job_of(3, 500, 90000);
+        elastic.elastic = true;
+        elastic.settles_s = settles_s;
+        add(round, std::move(elastic), {offer_of(2, 1)});
+        round.options.reserve_depth = 0;
+        const Decision decision = decided(round);
+        ck_assert(decision.actions.size() == (settles_s < 1000 ? 1 : 0));
+    }
+}
+
 }  // namespace
 
 int main() { return arena::test::run_suite(); }

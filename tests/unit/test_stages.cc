@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // The stages of a round one by one, and the books that they keep, on values: no round of the whole
 // scheduler.
+#include "plugin/sched/host/move_end.h"
 #include "plugin/sched/round/running.h"
 #include "plugin/sched/round/stages.h"
 #include "policy/arena/slurm_policies.h"
@@ -125,6 +126,22 @@ TEST(a_job_that_ran_between_two_rounds_is_not_launched_at_once) {
     view.steady_s += 2;
     clocks.new_round(view);
     ck_assert(clocks.may_launch(job));
+}
+
+TEST(a_job_settles_for_the_cooldown_and_until_its_moves_of_the_hour_are_fewer) {
+    Config config;
+    config.cooldown_s = 600;
+    config.moves_per_hour = 2;
+    constexpr double now_s = 10000;
+    using Moves = std::vector<std::int64_t>;
+    ck_assert(settles_s(Moves{}, 0, now_s, config) == 600);
+    ck_assert(settles_s(Moves{9000}, 0, now_s, config) == 600);
+    ck_assert(settles_s(Moves{9000}, 0, now_s, config, 500) == 100);
+    ck_assert(settles_s(Moves{1000, 8000, 9000}, 0, now_s, config) == 8000 + 3600 - now_s);
+    ck_assert(settles_s(Moves{1000, 2000, 9000}, 0, now_s, config) == 600);
+    ck_assert(settles_s(Moves{}, max_unsaved_moves, now_s, config) > 1e6);
+    config.moves_per_hour = 0;
+    ck_assert(settles_s(Moves{}, 0, now_s, config) > 1e6);
 }
 
 TEST(what_may_be_moved_and_how_far_it_is) {

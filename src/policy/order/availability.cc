@@ -96,8 +96,7 @@ void Availability::forget_windows(NodeIndex node) {
     const NodeParts parts = parts_of(problem_->snapshot().nodes, node);
     for (NodeIndex n = parts.first; n < parts.last; ++n) {
         const std::int32_t type = problem_->type_of_node(n);
-        const auto of = [&](std::int32_t t) { return windows_.lower_bound({t, 0, 0, 0, 0}); };
-        windows_.erase(of(type), of(type + 1));
+        std::erase_if(windows_, [&](const auto& of) { return std::get<0>(of.first) == type; });
     }
 }
 

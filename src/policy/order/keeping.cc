@@ -64,7 +64,11 @@ class Keeper {
     Keeping result_;
     const Availability nobody_;  ///< has been held anything for
     Availability free_;
-    std::vector<std::size_t> yielding_;  ///< running jobs that give way to those before them
+    struct Yielding {
+        std::size_t job;  ///< that runs, and gives way to those before it
+        double in_s;
+    };
+    std::vector<Yielding> yielding_;
     std::vector<Held> held_;
     /// How starts are reckoned. Of what ends in time: what may start last, or takes the fewest
     /// GPU-seconds; or what ends first; or as in Slurm, with all that stand before. And whether
@@ -78,18 +82,23 @@ class Keeper {
     std::int64_t steps_ = 0;  ///< nodes looked at
 };
 
-/// Elastic: on its feet again when the promised job has ended, or elsewhere.
+/// Elastic: on its feet again when the promised job has ended, or elsewhere. At once, or when it
+/// has settled.
 void Keeper::find_yielding() {
     for (std::size_t i = 0; i < problem_.tasks().size(); ++i)
         if (task(i).runs() && task(i).job->elastic && !result_.now[i])
-            yielding_.push_back(problem_.job_of(task(i)));
+            yielding_.push_back({problem_.job_of(task(i)), 0});
+    const auto& jobs = problem_.snapshot().jobs;
+    for (std::size_t j = 0; j < jobs.size(); ++j)
+        if (jobs[j].phase == JobPhase::running && !jobs[j].elastic && jobs[j].settles_s > 0)
+            yielding_.push_back({j, jobs[j].settles_s});
 }
 
 /// What is free is what is so for the task: those behind it give way.
 void Keeper::look_as(std::size_t i) {
-    for (const std::size_t j : yielding_)
+    for (const auto& [j, in_s] : yielding_)
         free_.give_way(
-            j, manner_.gives_way && order_.place[j] > place(i) ? 0 : Availability::at_its_end);
+            j, manner_.gives_way && order_.place[j] > place(i) ? in_s : Availability::at_its_end);
 }
 
 std::vector<bool> Keeper::who_gives_way(std::size_t i) const {
@@ -99,7 +108,7 @@ std::vector<bool> Keeper::who_gives_way(std::size_t i) const {
         const std::size_t j = problem_.job_of(other);
         gives_way[j] = !other.runs() && other.job->elastic && order_.place[j] > place(i);
     }
-    for (const std::size_t j : yielding_) gives_way[j] = order_.place[j] > place(i);
+    for (const auto& [j, in_s] : yielding_) gives_way[j] = order_.place[j] > place(i);
     return gives_way;
 }
 
