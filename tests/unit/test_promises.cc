@@ -547,6 +547,26 @@ TEST(who_waits_in_slurms_queue_is_kept_off_nodes_that_are_held_for_others) {
     ck_assert(decision.actions.size() == 1 && decision.actions[0].job == 3);
 }
 
+TEST(who_may_begin_with_less_keeps_its_promise_though_it_has_to_settle_first) {
+    for (const bool settles : {true, false}) {
+        Round round = nodes_of_four(1);
+        JobState job = job_of(1, 1000, 50000);
+        job.elastic = true;
+        add(round, job, {offer_of(1, 8), offer_of(4, 1)});
+        PromiseBook book(PromiseRules{.depth = 10, .slack = slack});
+        book.give(round.snapshot, round.offers, round.options);
+        JobState& first = round.snapshot.jobs[0];
+        first.phase = JobPhase::running;
+        first.current = offer_of(1, 8);
+        first.nodes = {0};
+        first.start_s = now_s;
+        first.elastic = false;
+        first.settles_s = settles ? 600 : 0;
+        book.give(round.snapshot, round.offers, round.options);
+        ck_assert(book.counts() == (PromiseCounts{1, settles ? 1 : 0, settles ? 0 : 1}));
+    }
+}
+
 TEST(who_would_settle_for_too_long_is_not_started_where_it_has_to_give_way) {
     for (const double settles_s : {0.0, 200.0, 2000.0}) {
         Round round = nodes_of_four(1);

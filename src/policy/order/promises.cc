@@ -66,8 +66,9 @@ void PromiseBook::settle(const Snapshot& snapshot, const PolicyOptions& options)
         known.started = true;
         const double late_s = std::max(options.window_s, snapshot.time_s - looked_s_) + 1;
         // Who is elastic may begin with less, and grow: it is the time of the start that counts.
+        const bool grows = job.elastic || job.settles_s > 0;
         const double end_s =
-            job.elastic ? job.start_s + known.end_s - known.start_s : planned_end_s(job, options);
+            grows ? job.start_s + known.end_s - known.start_s : planned_end_s(job, options);
         known.broken = end_s > known.due_s + late_s;
         ++(known.broken ? counts_.broken : counts_.kept);
     }
