@@ -110,6 +110,7 @@ bool Packing::is_left_over(const JobState& job, NodeIndex index, std::int64_t pe
 /// Who has been placed needs what is held for it no more, or again.
 void Packing::change_own(std::uint32_t own, bool held) {
     if (own == 0) return;
+    placed_ = held ? placed_ & ~own : placed_ | own;
     const Resources& on_node = holds_->all[static_cast<std::size_t>(std::countr_zero(own))].on_node;
     for (Spare& spare : spares_)
         if ((spare.beside & own) != 0) {
@@ -133,7 +134,8 @@ std::vector<NodeIndex> Packing::kept_from(const Task& task, const Offer& offer,
                                           std::span<const NodeIndex> nodes, double later_s) const {
     std::vector<NodeIndex> kept;
     const std::uint32_t own = own_hold(*task.job);
-    const std::uint32_t outlasts = outlasted_by(task, problem_->run_s(task, offer), later_s);
+    const std::uint32_t outlasts =
+        outlasted_by(task, problem_->run_s(task, offer), later_s) & ~placed_;
     for (const NodeIndex n : nodes)
         if (!is_left_over(*task.job, n, offer.grid.gpus_per_node, outlasts, own)) kept.push_back(n);
     return kept;

@@ -153,7 +153,8 @@ class Packing {
     const std::vector<bool>* lent_ = nullptr;
     std::int64_t own_gpus_ = 0;
     const Holds* holds_ = nullptr;
-    std::vector<Spare> spares_;               ///< by node
+    std::uint32_t placed_ = 0;   ///< holds of those that have been placed: they need none any more
+    std::vector<Spare> spares_;  ///< by node
     std::vector<std::uint32_t> first_spare_;  ///< by node and one more; empty without holds
     std::vector<Free> free_;
     std::vector<std::vector<std::vector<NodeIndex>>> buckets_;  ///< [type][free GPUs]

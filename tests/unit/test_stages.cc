@@ -233,6 +233,21 @@ TEST(a_start_on_gpus_that_are_still_held_waits_with_its_shape) {
     ck_assert(journal.notes[0].chosen == decision.actions[0].offer.grid);
 }
 
+TEST(slurm_starts_no_job_by_itself_on_nodes_that_are_kept_for_others) {
+    StagesScene scene;
+    scene.job(1);
+    Round round = scene.take_in();
+    Decision decision = decide(round, *scene.books->policy);
+    Action& action = decision.actions.at(0);
+    const auto kept = static_cast<NodeIndex>(round.snapshot.nodes.size() - 1);
+    action.kind = ActionKind::reshape_and_wait;
+    action.kept = {kept};
+    (void)apply(round, decision, *scene.books, scene.host);
+    ck_assert(called(scene.host, "release 1"));
+    ck_assert(scene.host.last_shape.exclude ==
+              std::vector<std::string>{round.snapshot.nodes[kept].name});
+}
+
 TEST(looks_ahead_are_few_and_keep_what_ready_jobs_would_take) {
     StagesScene scene;
     scene.job(1);
