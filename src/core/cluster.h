@@ -113,6 +113,9 @@ struct JobState {
                                  ///< Decision::patience; 0: never
     double due_s = 0;            ///< promised (policy/order/promises.h): it ends by then, by the
                                  ///< epoch; 0: nothing is promised
+    /// Elastic: for so many seconds from when it gets other GPUs it is not moved. Running and not
+    /// elastic now: it will be in so many seconds; 0: never.
+    double settles_s = 0;
     double start_s = 0;          ///< running: when it got these GPUs
     double done_iterations = 0;  ///< of all its runs
     double attained_gpu_s = 0;   ///< GPU-seconds held so far

@@ -127,6 +127,7 @@ void put_history(const JobState& job, Json& json) {
     if (job.overrun) json["overrun"] = true;
     if (job.patient_until_s != 0) json["patient_until_s"] = job.patient_until_s;
     if (job.due_s != 0) json["due_s"] = job.due_s;
+    if (job.settles_s != 0) json["settles_s"] = job.settles_s;
     if (job.start_s != 0) json["start_s"] = job.start_s;
     if (job.done_iterations != 0) json["done_iterations"] = job.done_iterations;
     if (job.attained_gpu_s != 0) json["attained_gpu_s"] = job.attained_gpu_s;
@@ -220,6 +221,7 @@ void read_history(const JsonFields& fields, JobState& out) {
     if (fields.has("patient_until_s"))
         fields.number("patient_until_s", out.patient_until_s, 0, huge);
     if (fields.has("due_s")) fields.number("due_s", out.due_s, 0, huge);
+    if (fields.has("settles_s")) fields.number("settles_s", out.settles_s, 0, huge);
     if (fields.has("start_s")) fields.number("start_s", out.start_s, 0, huge);
     if (fields.has("done_iterations")) {
         fields.number("done_iterations", out.done_iterations, 0, huge);
@@ -360,6 +362,7 @@ Json json_of(const Action& action) {
               {"gpu_type", action.gpu_type},
               {"reason", action.reason}};
     if (action.place != 0) json["place"] = action.place;
+    if (!action.kept.empty()) json["kept"] = action.kept;
     if (action.offer != Offer{}) json["offer"] = json_of(action.offer);
     return json;
 }
@@ -372,6 +375,7 @@ void read(const Json& json, const std::string& where, std::optional<Error>& erro
     read_indices(fields, "nodes", out.nodes);
     fields.text("gpu_type", out.gpu_type);
     fields.text("reason", out.reason, max_reason);
+    if (fields.has("kept")) read_indices(fields, "kept", out.kept);
     if (fields.has("place")) {
         std::int64_t place = 0;
         fields.integer("place", place, 0, static_cast<std::int64_t>(max_places) - 1);

@@ -20,6 +20,9 @@ struct Action {
     std::string gpu_type = {};  ///< profile: GRES type to measure on
     std::string reason = {};    ///< for people: why this, in a few words
     std::uint32_t place = 0;    ///< start: index into the job's places
+    /// start, reshape_and_wait: nodes that are kept for promised jobs, ascending: should Slurm
+    /// start it by itself, then not there.
+    std::vector<NodeIndex> kept = {};
     bool operator==(const Action&) const = default;
 };
 

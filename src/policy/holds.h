@@ -20,6 +20,12 @@ struct Resources {
         memory_mb += more.memory_mb;
         return *this;
     }
+    Resources& operator-=(const Resources& less) {
+        gpus -= less.gpus;
+        cpus -= less.cpus;
+        memory_mb -= less.memory_mb;
+        return *this;
+    }
 };
 /// What the job has of a node with so many of its GPUs; below 0: what it gives back.
 inline Resources resources_of(const JobState& job, std::int64_t gpus) {
@@ -33,13 +39,15 @@ struct Hold {
     /// Of a running or waiting elastic job, by index in the snapshot's jobs: it stands behind, and
     /// gives way when the time comes.
     std::vector<bool> gives_way;
+    Resources on_node = {};  ///< that it takes of each of its nodes
 };
 
-/// What a node has left over at a hold's time.
+/// What a node has left over at a hold's time, beside all that is held there then.
 struct Spare {
     NodeIndex node = 0;
     std::uint32_t hold = 0;  ///< into Holds::all
     Resources left = {};
+    std::uint32_t beside = 0;  ///< other holds that are counted there, a bit each
 };
 
 struct Holds {
@@ -48,10 +56,14 @@ struct Holds {
     std::vector<Spare> spares;  ///< by node
 
     [[nodiscard]] bool empty() const { return all.empty(); }
-    /// Those, a bit each, beyond whose time the task would still stand with the choice: by its time
-    /// limit, which Slurm enforces, or by its work where the choice takes longer than the limit was
-    /// made for. Without a limit it stands for ever.
-    [[nodiscard]] std::uint32_t outlasted_by(const Problem&, const Task&, const Choice&) const;
+    /// The bit of what is held for the job itself; 0: nothing is.
+    [[nodiscard]] std::uint32_t own(const JobState&) const;
+    /// Those, a bit each, beyond whose time the task would still stand, with `run_s` to go: by its
+    /// time limit, which Slurm enforces, or by its work where that takes longer than the limit was
+    /// made for. Without a limit it stands for ever, but for one that was promised an end itself:
+    /// that was reckoned with its work. One that gives way does so once it has settled.
+    [[nodiscard]] std::uint32_t outlasted_by(const Problem&, const Task&, double run_s,
+                                             double later_s = 0) const;
     /// Whether the task would break its own promise with this layout; one that is elastic may begin
     /// with less, and grow.
     [[nodiscard]] bool is_late(const Problem&, const Task&, const Offer&) const;

@@ -3,6 +3,7 @@
 #include "policy/packing.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "policy/places.h"
 
@@ -90,17 +91,34 @@ void Packing::keep(const Holds* holds) {
     for (std::size_t n = 1; n < first_spare_.size(); ++n) first_spare_[n] += first_spare_[n - 1];
 }
 
+/// What is held for the job itself is its own.
 bool Packing::is_left_over(const JobState& job, NodeIndex index, std::int64_t per_node,
-                           std::uint32_t outlasts) const {
+                           std::uint32_t outlasts, std::uint32_t own) const {
     if (outlasts == 0) return true;
     for (std::uint32_t s = first_spare_[index]; s < first_spare_[index + 1]; ++s) {
-        const Resources& left = spares_[s].left;
-        if ((outlasts >> spares_[s].hold & 1) != 0 &&
-            (left.gpus < per_node || left.cpus < per_node * job.cpus_per_gpu ||
-             left.memory_mb < per_node * job.memory_mb_per_gpu))
+        if ((outlasts >> spares_[s].hold & 1) == 0) continue;
+        Resources left = spares_[s].left;
+        if ((spares_[s].beside & own) != 0)
+            left += holds_->all[static_cast<std::size_t>(std::countr_zero(own))].on_node;
+        if (left.gpus < per_node || left.cpus < per_node * job.cpus_per_gpu ||
+            left.memory_mb < per_node * job.memory_mb_per_gpu)
             return false;
     }
     return true;
+}
+
+/// Who has been placed needs what is held for it no more, or again.
+void Packing::change_own(std::uint32_t own, bool held) {
+    if (own == 0) return;
+    placed_ = held ? placed_ & ~own : placed_ | own;
+    const Resources& on_node = holds_->all[static_cast<std::size_t>(std::countr_zero(own))].on_node;
+    for (Spare& spare : spares_)
+        if ((spare.beside & own) != 0) {
+            if (held)
+                spare.left -= on_node;
+            else
+                spare.left += on_node;
+        }
 }
 
 void Packing::change_spares(const JobState& job, NodeIndex index, std::int64_t gpus,
@@ -110,6 +128,24 @@ void Packing::change_spares(const JobState& job, NodeIndex index, std::int64_t g
         if ((outlasts >> spares_[s].hold & 1) == 0) continue;
         spares_[s].left += resources_of(job, gpus);
     }
+}
+
+std::vector<NodeIndex> Packing::kept_from(const Task& task, const Offer& offer,
+                                          std::span<const NodeIndex> nodes, double later_s) const {
+    std::vector<NodeIndex> kept;
+    const std::uint32_t own = own_hold(*task.job);
+    const std::uint32_t outlasts =
+        outlasted_by(task, problem_->run_s(task, offer), later_s) & ~placed_;
+    for (const NodeIndex n : nodes)
+        if (!is_left_over(*task.job, n, offer.grid.gpus_per_node, outlasts, own)) kept.push_back(n);
+    return kept;
+}
+
+void Packing::leave_open(const Task& task, const Offer& offer, std::span<const NodeIndex> nodes,
+                         double later_s) {
+    const std::uint32_t outlasts = outlasted_by(task, problem_->run_s(task, offer), later_s);
+    for (const NodeIndex n : nodes)
+        change_spares(*task.job, n, -offer.grid.gpus_per_node, outlasts);
 }
 
 void Packing::close(NodeIndex index) {
@@ -145,7 +181,7 @@ void Packing::collect(const Task& task, const Choice& choice, const Place& place
             if (owner != Owner::any && (*lent_)[index] != (owner == Owner::lent)) continue;
             if (!is_in_set(place.node_set, index) ||
                 !has_resources(task, index, out.gpus_per_node) ||
-                !is_left_over(*task.job, index, out.gpus_per_node, out.outlasts))
+                !is_left_over(*task.job, index, out.gpus_per_node, out.outlasts, out.own))
                 continue;
             const auto end = out.nodes.begin() + static_cast<std::ptrdiff_t>(before);
             if (std::find(out.nodes.begin(), end, index) == end) out.nodes.push_back(index);
@@ -159,7 +195,8 @@ bool Packing::take(const Task& task, const Choice& choice, const Place& place,
     if (!allows(place, *task.job, choice.gpus / per_node, per_node)) return false;
     out.nodes.clear();
     out.gpus_per_node = per_node;
-    out.outlasts = outlasted_by(task, choice);
+    out.outlasts = outlasted_by(task, problem_->run_s(task, *out.offer));
+    out.own = own_hold(*task.job);
     if (lent_ != nullptr) {
         const auto own = static_cast<std::size_t>((own_gpus_ + per_node - 1) / per_node);
         collect(task, choice, place, Owner::own, std::min(own, wanted), out);
@@ -167,6 +204,7 @@ bool Packing::take(const Task& task, const Choice& choice, const Place& place,
     }
     collect(task, choice, place, Owner::any, wanted, out);
     if (out.nodes.size() < wanted) return false;
+    change_own(out.own, false);
     for (const NodeIndex index : out.nodes) {
         change(*task.job, index, -per_node);
         change_spares(*task.job, index, -per_node, out.outlasts);
@@ -184,7 +222,7 @@ bool Packing::place(const Task& task, const Choice& choice, Placement& out) {
 
 bool Packing::place_as(const Task& task, const Choice& choice, const Offer& offer,
                        std::int64_t per_node, Placement& out) {
-    if (holds_ != nullptr && holds_->is_late(*problem_, task, offer)) return false;
+    if (is_late(task, offer)) return false;
     out.offer = &offer;
     return any_place(*task.job, [&](const Place& at, std::uint32_t index) {
         out.place = index;
@@ -215,21 +253,22 @@ bool Packing::stands(const Task& task, const Choice& choice, Usable usable) cons
 }
 
 bool Packing::could_stand(const Task& task, const Choice& choice) const {
-    const std::uint32_t outlasts = outlasted_by(task, choice);
+    const std::uint32_t outlasts = outlasted_by(task, choice), own = own_hold(*task.job);
     return stands(task, choice, [&](NodeIndex index, std::int64_t per_node) {
-        return is_left_over(*task.job, index, per_node, outlasts);
+        return is_left_over(*task.job, index, per_node, outlasts, own);
     });
 }
 
 bool Packing::has_room(const Task& task, const Choice& choice) const {
-    const std::uint32_t outlasts = outlasted_by(task, choice);
+    const std::uint32_t outlasts = outlasted_by(task, choice), own = own_hold(*task.job);
     return stands(task, choice, [&](NodeIndex index, std::int64_t per_node) {
         return has_resources(task, index, per_node) &&
-               is_left_over(*task.job, index, per_node, outlasts);
+               is_left_over(*task.job, index, per_node, outlasts, own);
     });
 }
 
 void Packing::remove(const Task& task, const Placement& placement) {
+    change_own(placement.own, true);
     for (const NodeIndex index : placement.nodes) {
         change(*task.job, index, placement.gpus_per_node);
         change_spares(*task.job, index, placement.gpus_per_node, placement.outlasts);
@@ -237,6 +276,7 @@ void Packing::remove(const Task& task, const Placement& placement) {
 }
 
 void Packing::put(const Task& task, const Placement& placement) {
+    change_own(placement.own, false);
     for (const NodeIndex index : placement.nodes) {
         change(*task.job, index, -placement.gpus_per_node);
         change_spares(*task.job, index, -placement.gpus_per_node, placement.outlasts);

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "core/decision.h"
@@ -20,6 +21,7 @@ struct Placement {
     std::vector<NodeIndex> nodes;  ///< ascending
     std::uint32_t place = 0;       ///< of the job's places, the one that they are of
     std::uint32_t outlasts = 0;    ///< Holds::outlasted_by()
+    std::uint32_t own = 0;         ///< Holds::own(): it is held no more
 };
 
 /// A copy costs time in the nodes.
@@ -68,7 +70,22 @@ class Packing {
     [[nodiscard]] bool keeps_any() const { return holds_ != nullptr; }
     /// Holds::outlasted_by(); none where nothing is kept.
     [[nodiscard]] std::uint32_t outlasted_by(const Task& task, const Choice& choice) const {
-        return holds_ == nullptr ? 0 : holds_->outlasted_by(*problem_, task, choice);
+        return outlasted_by(task, problem_->run_s(task, choice));
+    }
+    [[nodiscard]] std::uint32_t outlasted_by(const Task& task, double run_s,
+                                             double later_s = 0) const {
+        return holds_ == nullptr ? 0 : holds_->outlasted_by(*problem_, task, run_s, later_s);
+    }
+    /// Those of the nodes on which the layout, were it started within later_s, would take what is
+    /// kept for promised jobs.
+    [[nodiscard]] std::vector<NodeIndex> kept_from(const Task&, const Offer&,
+                                                   std::span<const NodeIndex> nodes,
+                                                   double later_s) const;
+    /// It may be started on any of these nodes, by somebody else: what others may have there
+    /// beside what is kept is less by that.
+    void leave_open(const Task&, const Offer&, std::span<const NodeIndex> nodes, double later_s);
+    [[nodiscard]] bool is_late(const Task& task, const Offer& offer) const {
+        return holds_ != nullptr && holds_->is_late(*problem_, task, offer);
     }
     /// Nothing is placed on the node any more.
     void close(NodeIndex);
@@ -110,9 +127,13 @@ class Packing {
     };
     [[nodiscard]] bool take(const Task&, const Choice&, const Place&, std::int64_t per_node,
                             Placement&);
+    [[nodiscard]] std::uint32_t own_hold(const JobState& job) const {
+        return holds_ == nullptr ? 0 : holds_->own(job);
+    }
     [[nodiscard]] bool is_left_over(const JobState&, NodeIndex, std::int64_t per_node,
-                                    std::uint32_t outlasts) const;
+                                    std::uint32_t outlasts, std::uint32_t own) const;
     void change_spares(const JobState&, NodeIndex, std::int64_t gpus, std::uint32_t outlasts);
+    void change_own(std::uint32_t own, bool held);
     enum class Owner { own, lent, any };
     void collect(const Task&, const Choice&, const Place&, Owner, std::size_t wanted,
                  Placement&) const;
@@ -132,7 +153,8 @@ class Packing {
     const std::vector<bool>* lent_ = nullptr;
     std::int64_t own_gpus_ = 0;
     const Holds* holds_ = nullptr;
-    std::vector<Spare> spares_;               ///< by node
+    std::uint32_t placed_ = 0;   ///< holds of those that have been placed: they need none any more
+    std::vector<Spare> spares_;  ///< by node
     std::vector<std::uint32_t> first_spare_;  ///< by node and one more; empty without holds
     std::vector<Free> free_;
     std::vector<std::vector<std::vector<NodeIndex>>> buckets_;  ///< [type][free GPUs]

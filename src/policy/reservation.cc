@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
+#include <optional>
 #include <set>
 #include <tuple>
 
@@ -58,7 +60,37 @@ const Offer* shape_for(const Problem& problem, const Task& task, std::span<const
     return nullptr;
 }
 
+/// Nodes that Slurm must leave to promised jobs if it starts this one by itself, at any time before
+/// the next decision; nothing where it would be left none, or would end late itself.
+std::optional<std::vector<NodeIndex>> kept_of(const Problem& problem, const Task& task,
+                                              const Offer& offer, Packing& packing) {
+    if (!packing.keeps_any()) return std::vector<NodeIndex>();
+    if (packing.is_late(task, offer)) return std::nullopt;
+    const double later_s = problem.options().window_s;
+    const std::vector<NodeIndex> hosts = hosts_of(problem, task, offer);
+    std::vector<NodeIndex> kept = packing.kept_from(task, offer, hosts, later_s), open;
+    std::set_difference(hosts.begin(), hosts.end(), kept.begin(), kept.end(),
+                        std::back_inserter(open));
+    if (std::ssize(open) < offer.grid.nodes) return std::nullopt;
+    packing.leave_open(task, offer, open, later_s);
+    return kept;
+}
+
 }  // namespace
+
+void keep_from_slurm(const Problem& problem, const Packing& packing, std::span<Action> actions) {
+    if (!packing.keeps_any()) return;
+    for (Action& action : actions) {
+        if (action.kind != ActionKind::start) continue;
+        const auto task = std::find_if(problem.tasks().begin(), problem.tasks().end(),
+                                       [&](const Task& t) { return t.job->id == action.job; });
+        std::vector<NodeIndex> others = hosts_of(problem, *task, action.offer);
+        std::erase_if(others, [&](NodeIndex n) {
+            return std::binary_search(action.nodes.begin(), action.nodes.end(), n);
+        });
+        action.kept = packing.kept_from(*task, action.offer, others, problem.options().window_s);
+    }
+}
 
 std::string_view why_not_free(const Problem& problem, const Task& task, const Choice& choice,
                               const Packing& packing) {
@@ -114,17 +146,24 @@ std::vector<Action> reservations(const Problem& problem, std::span<const double>
     std::vector<Action> actions;
     if (problem.options().reserve_depth <= 0) return actions;
     std::vector<std::int64_t> depth(problem.types(), problem.options().reserve_depth);
+    Packing after = *left.packing;
     for (const std::size_t i : waiting_in_order(problem)) {
         if (given[i]) continue;
         if (std::all_of(depth.begin(), depth.end(), [](std::int64_t n) { return n <= 0; })) break;
         const Task& task = problem.tasks()[i];
         const Offer* offer = shape_for(problem, task, values);
         if (offer == nullptr) continue;
-        if (depth[static_cast<std::size_t>(problem.type_of(offer->grid.gpu_type))]-- <= 0) continue;
+        std::int64_t& of_type =
+            depth[static_cast<std::size_t>(problem.type_of(offer->grid.gpu_type))];
+        if (of_type <= 0) continue;
+        std::optional<std::vector<NodeIndex>> kept = kept_of(problem, task, *offer, after);
+        if (!kept) continue;
+        --of_type;
         actions.push_back({.kind = ActionKind::reshape_and_wait,
                            .job = task.job->id,
                            .offer = *offer,
-                           .reason = waits_for(problem, task, *offer, left)});
+                           .reason = waits_for(problem, task, *offer, left),
+                           .kept = *std::move(kept)});
         given[i] = true;
     }
     return actions;

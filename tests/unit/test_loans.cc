@@ -254,6 +254,22 @@ TEST(a_job_on_lent_nodes_alone_keeps_as_many_as_its_smallest_offer_needs) {
     ck_assert(choose_servers(view.problem).cost.preemptions == 1);
 }
 
+TEST(who_was_promised_an_end_is_stopped_last) {
+    Snapshot snapshot = four_nodes();
+    snapshot.jobs = {running(1, {1}, false), running(2, {2}, false), running(3, {3}, false)};
+    const auto returned = [&](std::size_t wanted) {
+        return choose_servers(reclaim_view(snapshot, {}, {1, 2, 3}, wanted, false).problem)
+            .returned;
+    };
+    using Servers = std::vector<ServerIndex>;
+    ck_assert(returned(1) == Servers{0});
+    snapshot.jobs[0].due_s = 5000;
+    ck_assert(returned(1) == Servers{1});
+    ck_assert(returned(2) == (Servers{1, 2}));
+    snapshot.jobs.push_back(running(4, {2}, false));  // rather two others than it
+    ck_assert(returned(2) == (Servers{1, 2}));
+}
+
 TEST(a_job_that_ends_in_time_is_let_run_and_empty_servers_go_before_its_own) {
     Snapshot snapshot = four_nodes();
     snapshot.time_s = 1000;

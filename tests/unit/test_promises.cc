@@ -66,14 +66,14 @@ class OtherSchedule {
     }
 
     [[nodiscard]] Found first_end(const JobState& job, std::span<const Offer> offers,
-                                  const PolicyOptions& options) const {
+                                  const PolicyOptions& options, bool first_nodes = false) const {
         Found best;
         for (const Offer& offer : offers) {
             const double for_s = run_s(job, offer, options);
             for (const double at_s : moments()) {
                 if (at_s + for_s >= best.end_s - 1e-9) break;
                 const std::vector<NodeIndex> nodes =
-                    free_at(job, offer, at_s, stay_s(job, offer, options));
+                    free_at(job, offer, at_s, stay_s(job, offer, options), first_nodes);
                 if (nodes.empty()) continue;
                 best = {at_s, at_s + for_s, at_s + stay_s(job, offer, options), &offer, nodes};
                 break;
@@ -111,9 +111,10 @@ class OtherSchedule {
             return free >= gpus && cpus >= gpus * job.cpus_per_gpu;
         });
     }
-    /// Those that have waited for the job the shortest, of equal ones the last.
+    /// Those that have waited for the job the shortest, of equal ones the last; or the longest.
     [[nodiscard]] std::vector<NodeIndex> free_at(const JobState& job, const Offer& offer,
-                                                 double at_s, double for_s) const {
+                                                 double at_s, double for_s,
+                                                 bool first_nodes) const {
         std::vector<std::pair<double, NodeIndex>> free;
         const std::int64_t gpus = offer.grid.gpus_per_node;
         for (NodeIndex n = 0; n < snapshot_.nodes.size(); ++n) {
@@ -133,8 +134,8 @@ class OtherSchedule {
         if (free.size() < wanted) return {};
         std::sort(free.begin(), free.end());
         std::vector<NodeIndex> nodes;
-        for (auto at = free.end() - static_cast<std::ptrdiff_t>(wanted); at != free.end(); ++at)
-            nodes.push_back(at->second);
+        auto at = first_nodes ? free.begin() : free.end() - static_cast<std::ptrdiff_t>(wanted);
+        while (nodes.size() < wanted) nodes.push_back(at++->second);
         return nodes;
     }
 
@@ -368,7 +369,7 @@ TEST(what_is_promised_is_what_another_list_schedule_says) {
 }
 
 /// Whether all that wait find a start that ends in time, each with one of its offers, chosen one
-/// after the other in some order.
+/// after the other in some order: first those that can wait least.
 class AllInTime {
   public:
     AllInTime(const Round& round, const Snapshot& after, std::vector<const JobState*> waiting)
@@ -376,24 +377,46 @@ class AllInTime {
 
     bool search(std::size_t started = 0) {
         if (started == waiting_.size()) return true;
+        std::vector<std::pair<double, std::size_t>> order;
+        std::vector<std::vector<Found>> found(waiting_.size());
         for (std::size_t w = 0; w < waiting_.size(); ++w) {
             if (starts_[w].offer != nullptr) continue;
-            const JobState& job = *waiting_[w];
-            OtherSchedule other(after_, behind(round_, job));
-            for (std::size_t i = 0; i < waiting_.size(); ++i)
-                if (starts_[i].offer != nullptr) other.take(*waiting_[i], starts_[i]);
-            for (const Offer& offer : round_.offers.at(job.id)) {
+            found[w] = in_time(w);
+            if (found[w].empty()) return false;
+            order.emplace_back(waiting_[w]->due_s - found[w].front().end_s, w);
+        }
+        std::sort(order.begin(), order.end());
+        for (const auto& [spare_s, w] : order) {
+            for (const Found& start : found[w]) {
                 if (--tries_ < 0) return false;
-                starts_[w] = other.first_end(job, {&offer, 1}, round_.options);
-                const bool in_time = now_s + starts_[w].end_s <= job.due_s + 1e-6;
-                if (in_time && search(started + 1)) return true;
+                starts_[w] = start;
+                if (search(started + 1)) return true;
             }
             starts_[w] = {};
         }
         return false;
     }
+    [[nodiscard]] bool gave_up() const { return tries_ < 0; }
 
   private:
+    /// The first to end first.
+    [[nodiscard]] std::vector<Found> in_time(std::size_t w) const {
+        const JobState& job = *waiting_[w];
+        OtherSchedule other(after_, behind(round_, job));
+        for (std::size_t i = 0; i < waiting_.size(); ++i)
+            if (starts_[i].offer != nullptr) other.take(*waiting_[i], starts_[i]);
+        std::vector<Found> list;
+        for (const Offer& offer : round_.offers.at(job.id))
+            for (const bool first_nodes : {false, true}) {
+                const Found start = other.first_end(job, {&offer, 1}, round_.options, first_nodes);
+                if (start.offer != nullptr && now_s + start.end_s <= job.due_s + 1e-6)
+                    list.push_back(start);
+            }
+        std::sort(list.begin(), list.end(),
+                  [](const Found& a, const Found& b) { return a.end_s < b.end_s; });
+        return list;
+    }
+
     const Round& round_;
     const Snapshot& after_;
     std::vector<const JobState*> waiting_;
@@ -402,7 +425,7 @@ class AllInTime {
 };
 
 TEST(no_decision_breaks_a_promise) {
-    std::size_t promised = 0, started = 0, passed = 0, together = 0;
+    std::size_t promised = 0, started = 0, passed = 0, together = 0, broken = 0;
     for (std::size_t seed = 1; seed <= rounds(); ++seed) {
         Round round = random_round(seed);
         PromiseBook book(PromiseRules{.depth = 10, .slack = slack});
@@ -428,9 +451,13 @@ TEST(no_decision_breaks_a_promise) {
         }
         if (!waiting.empty() && !decision.actions.empty()) ++passed;
         together += waiting.size() > 1 ? 1 : 0;
-        ck_assert_msg(AllInTime(round, after, waiting).search(), "round %zu: a promise is broken",
-                      seed);
+        AllInTime all(round, after, waiting);
+        if (all.search()) continue;
+        if (++broken <= 20)
+            printf("# round %zu: a promise is broken%s\n", seed,
+                   all.gave_up() ? ", as far as was searched" : "");
     }
+    ck_assert_msg(broken == 0, "%zu rounds break a promise", broken);
     printf("# %zu promises, %zu start; in %zu rounds others do, in %zu several wait\n", promised,
            started, passed, together);
     ck_assert(started > rounds() / 4 && passed > rounds() / 20 && together > rounds() / 20);
@@ -480,6 +507,125 @@ TEST(who_is_gone_in_time_passes_a_job_of_a_higher_step) {
     for (const Action& action : decision.actions)
         if (action.kind == ActionKind::start) started.insert(action.job);
     ck_assert_msg(started == std::set<JobId>{4}, "%zu jobs start", started.size());
+}
+
+// ---- single rounds ----
+
+Offer offer_of(std::int64_t gpus, double iteration_s) {
+    Offer offer;
+    offer.grid = {"a40", 1, gpus, 1};
+    offer.estimate.iteration_s = iteration_s;
+    return offer;
+}
+
+JobState job_of(JobId id, double priority, double limit_s) {
+    JobState job;
+    job.id = id;
+    job.priority = priority;
+    job.submit_s = now_s;
+    job.max_gpus = 8;
+    job.remaining_iterations = limit_s / 2;
+    job.time_limit_s = limit_s;
+    return job;
+}
+
+JobState running(JobId id, std::vector<NodeIndex> nodes, std::int64_t gpus, double limit_s) {
+    JobState job = job_of(id, 0, limit_s);
+    job.phase = JobPhase::running;
+    job.current = offer_of(gpus, 1);
+    job.current->grid.nodes = std::ssize(nodes);
+    job.nodes = std::move(nodes);
+    job.start_s = now_s - 1000;
+    job.restarts = 1;
+    return job;
+}
+
+Round nodes_of_four(std::size_t nodes) {
+    Round round;
+    round.options.order = QueueOrder::priority;
+    round.options.priority_step = step;
+    round.options.window_s = 5;
+    for (std::size_t n = 0; n < nodes; ++n) {
+        round.snapshot.nodes.push_back({"n" + std::to_string(n), "a40", 4, 4, 16, 64000});
+        if (n == 0) round.snapshot.node_sets.emplace_back();
+        round.snapshot.node_sets[0].push_back(static_cast<NodeIndex>(n));
+    }
+    round.snapshot.time_s = now_s;
+    return round;
+}
+
+void add(Round& round, JobState job, std::vector<Offer> offers = {}) {
+    for (const NodeIndex n : job.nodes)
+        give_to_node(round.snapshot.nodes, n, -job.current->grid.gpus_per_node,
+                     -job.current->grid.gpus_per_node, 0);
+    if (!offers.empty()) round.offers[job.id] = std::move(offers);
+    round.snapshot.jobs.push_back(std::move(job));
+}
+
+Decision decided(Round& round) {
+    PromiseBook book(PromiseRules{.depth = 10, .slack = slack});
+    book.give(round.snapshot, round.offers, round.options);
+    return decide_arena(round.snapshot, round.offers, round.options);
+}
+
+TEST(who_waits_in_slurms_queue_is_kept_off_nodes_that_are_held_for_others) {
+    Round round = nodes_of_four(2);
+    add(round, running(1, {0}, 4, 1000));
+    add(round, running(2, {1}, 4, 30000));
+    add(round, job_of(3, 1000, 5000), {offer_of(4, 1)});
+    add(round, job_of(4, 500, 80000), {offer_of(4, 1)});
+    round.options.reserve_depth = 2;
+    std::map<JobId, std::vector<NodeIndex>> kept;
+    for (const Action& action : decided(round).actions) {
+        ck_assert(action.kind == ActionKind::reshape_and_wait);
+        kept[action.job] = action.kept;
+    }
+    ck_assert(kept.size() == 2);
+    ck_assert(kept[3].empty());  // it is gone before the other one needs its node
+    ck_assert(kept[4] == std::vector<NodeIndex>{0});
+    // Were all its nodes held, it would not stand in Slurm's queue at all.
+    round = nodes_of_four(1);
+    add(round, running(1, {0}, 4, 1000));
+    add(round, job_of(3, 1000, 5000), {offer_of(4, 1)});
+    add(round, job_of(4, 500, 80000), {offer_of(4, 1)});
+    round.options.reserve_depth = 2;
+    const Decision decision = decided(round);
+    ck_assert(decision.actions.size() == 1 && decision.actions[0].job == 3);
+}
+
+TEST(who_may_begin_with_less_keeps_its_promise_though_it_has_to_settle_first) {
+    for (const bool settles : {true, false}) {
+        Round round = nodes_of_four(1);
+        JobState job = job_of(1, 1000, 50000);
+        job.elastic = true;
+        add(round, job, {offer_of(1, 8), offer_of(4, 1)});
+        PromiseBook book(PromiseRules{.depth = 10, .slack = slack});
+        book.give(round.snapshot, round.offers, round.options);
+        JobState& first = round.snapshot.jobs[0];
+        first.phase = JobPhase::running;
+        first.current = offer_of(1, 8);
+        first.nodes = {0};
+        first.start_s = now_s;
+        first.elastic = false;
+        first.settles_s = settles ? 600 : 0;
+        book.give(round.snapshot, round.offers, round.options);
+        ck_assert(book.counts() == (PromiseCounts{1, settles ? 1 : 0, settles ? 0 : 1}));
+    }
+}
+
+TEST(who_would_settle_for_too_long_is_not_started_where_it_has_to_give_way) {
+    for (const double settles_s : {0.0, 200.0, 2000.0}) {
+        Round round = nodes_of_four(1);
+        add(round, running(1, {0}, 2, 1000));
+        add(round, job_of(2, 1000, 5000), {offer_of(4, 1)});
+        JobState elastic = job_of(3, 500, 90000);
+        elastic.elastic = true;
+        elastic.settles_s = settles_s;
+        add(round, std::move(elastic), {offer_of(2, 1)});
+        round.options.reserve_depth = 0;
+        const Decision decision = decided(round);
+        ck_assert(decision.actions.size() == (settles_s < 1000 ? 1 : 0));
+    }
 }
 
 }  // namespace

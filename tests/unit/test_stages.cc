@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // The stages of a round one by one, and the books that they keep, on values: no round of the whole
 // scheduler.
+#include "plugin/sched/host/move_end.h"
 #include "plugin/sched/round/running.h"
 #include "plugin/sched/round/stages.h"
 #include "policy/arena/slurm_policies.h"
@@ -127,6 +128,22 @@ TEST(a_job_that_ran_between_two_rounds_is_not_launched_at_once) {
     ck_assert(clocks.may_launch(job));
 }
 
+TEST(a_job_settles_for_the_cooldown_and_until_its_moves_of_the_hour_are_fewer) {
+    Config config;
+    config.cooldown_s = 600;
+    config.moves_per_hour = 2;
+    constexpr double now_s = 10000;
+    using Moves = std::vector<std::int64_t>;
+    ck_assert(settles_s(Moves{}, 0, now_s, config) == 600);
+    ck_assert(settles_s(Moves{9000}, 0, now_s, config) == 600);
+    ck_assert(settles_s(Moves{9000}, 0, now_s, config, 500) == 100);
+    ck_assert(settles_s(Moves{1000, 8000, 9000}, 0, now_s, config) == 8000 + 3600 - now_s);
+    ck_assert(settles_s(Moves{1000, 2000, 9000}, 0, now_s, config) == 600);
+    ck_assert(settles_s(Moves{}, max_unsaved_moves, now_s, config) > 1e6);
+    config.moves_per_hour = 0;
+    ck_assert(settles_s(Moves{}, 0, now_s, config) > 1e6);
+}
+
 TEST(what_may_be_moved_and_how_far_it_is) {
     JobView job;
     job.nodes_open = true;
@@ -214,6 +231,21 @@ TEST(a_start_on_gpus_that_are_still_held_waits_with_its_shape) {
     ck_assert(journal.changes.releases == 1 && journal.changes.starts == 0);
     ck_assert_str_eq(journal.notes.at(0).state.c_str(), "waiting with a reservation");
     ck_assert(journal.notes[0].chosen == decision.actions[0].offer.grid);
+}
+
+TEST(slurm_starts_no_job_by_itself_on_nodes_that_are_kept_for_others) {
+    StagesScene scene;
+    scene.job(1);
+    Round round = scene.take_in();
+    Decision decision = decide(round, *scene.books->policy);
+    Action& action = decision.actions.at(0);
+    const auto kept = static_cast<NodeIndex>(round.snapshot.nodes.size() - 1);
+    action.kind = ActionKind::reshape_and_wait;
+    action.kept = {kept};
+    (void)apply(round, decision, *scene.books, scene.host);
+    ck_assert(called(scene.host, "release 1"));
+    ck_assert(scene.host.last_shape.exclude ==
+              std::vector<std::string>{round.snapshot.nodes[kept].name});
 }
 
 TEST(looks_ahead_are_few_and_keep_what_ready_jobs_would_take) {

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 #include "base/text.h"
 #include "plugin/sched/host/nonce.h"
@@ -46,6 +47,8 @@ class Application {
     void note_avoided(const Order& order);
     [[nodiscard]] Shape shape_for(const PlannedJob& planned, const Offer& offer,
                                   std::string_view state) const;
+    [[nodiscard]] std::vector<std::string> names_of(const std::vector<NodeIndex>& avoided,
+                                                    const std::vector<NodeIndex>& kept) const;
     void hold_again(const JobView& job) {
         changes_.reholds += is_done(host_.hold_again(job.id, job.facts.restart));
     }
@@ -217,6 +220,17 @@ bool Application::take_free_nodes(const Action& action) {
     return true;
 }
 
+/// Of those that it avoids only whole nodes; of those that are kept for others any part. Ascending.
+std::vector<std::string> Application::names_of(const std::vector<NodeIndex>& avoided,
+                                               const std::vector<NodeIndex>& kept) const {
+    const auto& nodes = round_.snapshot.nodes;
+    std::set<std::string> names;
+    for (const NodeIndex index : avoided)
+        if (!nodes[index].same_node) names.insert(nodes[index].name);
+    for (const NodeIndex index : kept) names.insert(nodes[parts_of(nodes, index).first].name);
+    return {names.begin(), names.end()};
+}
+
 Shape Application::shape_for(const PlannedJob& planned, const Offer& offer,
                              std::string_view state) const {
     const Request& request = planned.wanted->request;
@@ -230,9 +244,7 @@ Shape Application::shape_for(const PlannedJob& planned, const Offer& offer,
     shape.cpus_per_task = std::max<std::int64_t>(
         job.cpus_per_gpu * offer.grid.gpus_per_node / shape.tasks_per_node, 1);
     write_memory(shape, request, job);
-    for (const NodeIndex index : planned.view->avoided)
-        if (const NodeState& node = round_.snapshot.nodes[index]; !node.same_node)
-            shape.exclude.push_back(node.name);
+    shape.exclude = names_of(planned.view->avoided, {});
     shape.environment = launch_environment(request, offer);
     for (std::string& variable : watch_environment(request, books_.site.config))
         shape.environment.push_back(std::move(variable));
@@ -365,12 +377,16 @@ void Application::release(const PlannedJob& planned, const Action& action) {
           .reason = action.reason,
           .shown = Note::Shown::released,
           .chosen = grid});
+    // What is kept for promised jobs is not Slurm's to give to this one.
+    std::vector<std::string> exclude = names_of(job.avoided, action.kept);
     if (!job.facts.held) {
         const auto& current = books_.requests.plan(job.id, job.offer_json);
         const bool same = current && same_shape(*current, action.offer);
-        if (same && job.avoided == job.excluded) return;
+        if (same && exclude == names_of(job.excluded, {})) return;
     }
-    const ApplyResult result = host_.release(shape_for(planned, action.offer, "released"));
+    Shape shape = shape_for(planned, action.offer, "released");
+    shape.exclude = std::move(exclude);
+    const ApplyResult result = host_.release(shape);
     if (result.outcome != ApplyOutcome::stale) books_.blocked.not_stale(job.id);
     if (is_done(result))
         ++changes_.releases;

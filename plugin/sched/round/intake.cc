@@ -46,12 +46,19 @@ bool is_lent(const PartitionSlot& slot, const Config& config) {
 }
 
 /// Beside its GPUs it leaves its members theirs; it takes no lent nodes.
-void take_lead(JobState& state, const ArrayLead& lead, const JobView& job, const Config& config) {
+void take_lead(JobState& state, const ArrayLead& lead, const JobView& job, const Config& config,
+               QueueOrder order) {
     for (std::size_t i = 0; i < job.slots.size(); ++i)
         if (is_lent(job.slots[i], config)) state.places[i].max_nodes = 0;
     state.min_gpus = std::min(state.min_gpus, lead.shape.grid.gpus());
     state.cpus_per_gpu = std::max<std::int64_t>(lead.cpus_per_gpu, 1);
     if (lead.memory_mb_per_gpu > 0) state.memory_mb_per_gpu = lead.memory_mb_per_gpu;
+    if (order != QueueOrder::priority) return;
+    // What is started is its siblings' pipeline, which runs as long as the longest of them may and
+    // gives way to nobody.
+    state.time_limit_s = static_cast<double>(lead.limit_minutes) * 60;
+    state.elastic = false;
+    state.settles_s = 0;
 }
 
 /// Who keeps a job from being planned, and what ends that.
@@ -524,6 +531,13 @@ void Intake::add_running(const JobView& job, const SharedRequest& wanted, const 
     // Whoever sets the wall clock back does not make it one that has yet to start.
     const double run_s = books_.clocks.age_s(job.id, job.start_s);
     state.start_s = now_s - run_s;
+    // One that nothing but time keeps from being moved will give way.
+    if (state.settles_s > 0 && !state.elastic) {
+        const JobMark& mark = *job.facts.mark;
+        const bool will = wanted->request.elastic && mark.phase == Phase::started &&
+                          mark.hold == OtherHold::none && job.nodes_open;
+        state.settles_s = will ? settles_s(mark.moves, mark.unsaved, now_s, config_, run_s) : 0;
+    }
     if (state.time_limit_s > 0) state.time_limit_s = std::max(state.time_limit_s - run_s, 1.0);
     take_belief(state, job, *wanted, *offers, run_s);
     const std::vector<std::string> slow = slow_nodes(job, state);
@@ -648,7 +662,7 @@ void Intake::add_waiting(const JobView& job, const SharedRequest& wanted, OfferL
         state = state_of(job, *wanted);
     }
     take_belief(state, job, *wanted, *offers);
-    if (lead != nullptr) take_lead(state, *lead, job, config_);
+    if (lead != nullptr) take_lead(state, *lead, job, config_, books_.options.order);
     if (!fits_node_limits(job, *offers))
         return wait_held(job, "PartitionNodeLimit", Note::Shown::slurms);
     const SharedOffers open = books_.blocked.open(job.id, offers);
@@ -699,6 +713,10 @@ JobState Intake::state_of(const JobView& job, const EffectiveRequest& wanted) {
     state.done_iterations = done(job);
     state.time_limit_s = job.time_limit_s;
     state.elastic = wanted.request.elastic;
+    const auto& mark = job.facts.mark;
+    if (state.elastic && books_.options.order == QueueOrder::priority)
+        state.settles_s = mark ? settles_s(mark->moves, mark->unsaved, now_s, config_)
+                               : settles_s({}, 0, now_s, config_);
     state.restarts = job.facts.restart;
     return state;
 }

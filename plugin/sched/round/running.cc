@@ -13,6 +13,7 @@ namespace {
 
 /// A signal that comes before the script has said what to do with it ends the job.
 constexpr double ready_s = 5;
+constexpr double hour_s = 3600;
 /// Of a job that nothing ends: what policies take it for.
 constexpr double unlimited_s = 86400;
 
@@ -44,6 +45,18 @@ bool movable(const JobView& job, const Request& request, double run_s, double no
            why_not_to_leave(job, request, true, run_s, now_s, config).empty();
 }
 
+double settles_s(std::span<const std::int64_t> moves, std::uint32_t unsaved, double now_s,
+                 const Config& config, double run_s) {
+    constexpr double never_s = 365.0 * 86400;
+    if (unsaved >= max_unsaved_moves || config.moves_per_hour <= 0) return never_s;
+    const auto most = static_cast<std::size_t>(config.moves_per_hour);
+    double settles_s = std::max(config.cooldown_s - run_s, 1.0);
+    if (moves.size() >= most)
+        settles_s =
+            std::max(settles_s, static_cast<double>(moves[moves.size() - most]) + hour_s - now_s);
+    return settles_s;
+}
+
 std::string why_not_to_leave(const JobView& job, const Request& request, bool counts, double run_s,
                              double now_s, const Config& config) {
     const JobMark& mark = *job.facts.mark;
@@ -53,7 +66,7 @@ std::string why_not_to_leave(const JobView& job, const Request& request, bool co
     if (!ready_for_signals(job.configuring, run_s)) return "it has only just started";
     // One of the future is of a clock that was set back since.
     const auto recent = [&](std::int64_t at) {
-        return std::abs(now_s - static_cast<double>(at)) < 3600;
+        return std::abs(now_s - static_cast<double>(at)) < hour_s;
     };
     if (counts && mark.unsaved >= max_unsaved_moves) return "it never leaves a checkpoint";
     if (counts &&

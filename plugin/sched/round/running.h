@@ -4,6 +4,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -29,6 +30,11 @@ bool ready_for_signals(bool configuring, double run_s);
 /// not come back.
 bool movable(const JobView& job, const Request& request, double run_s, double now_s,
              const Config& config);
+/// For so many seconds the elastic job, which has run for run_s then, is not moved: cooldown_s,
+/// or until it was moved less often than moves_per_hour in an hour. A year: never. `moves`: epoch
+/// seconds, oldest first.
+double settles_s(std::span<const std::int64_t> moves, std::uint32_t unsaved, double now_s,
+                 const Config& config, double run_s = 0);
 /// Why the running job, which has a mark, cannot be made to leave its nodes now; "" = it can. A
 /// cool-down and a drained node are not in the way; `counts`: as Move has it.
 std::string why_not_to_leave(const JobView& job, const Request& request, bool counts, double run_s,

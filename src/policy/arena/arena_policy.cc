@@ -68,6 +68,8 @@ std::string why_waits(const Problem& problem, const Prices& prices, const Leftov
 Decision explain(const Problem& problem, const Prices& prices, Assignment& assignment) {
     Decision decision;
     decision.actions = std::move(assignment.actions());
+    if (problem.options().explain || problem.options().reserve_depth > 0)
+        keep_from_slurm(problem, assignment.packing(), decision.actions);
     const Leftover left(problem, assignment.packing(), decision.actions, assignment.keeps());
     for (Action& action : reservations(problem, prices.wanted, left, assignment.given())) {
         const auto task = std::find_if(problem.tasks().begin(), problem.tasks().end(),

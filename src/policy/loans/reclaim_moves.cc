@@ -58,8 +58,10 @@ void add_job(const Snapshot& snapshot, const Offers& offers, std::uint32_t index
     if (here == 0) return;
     const bool is_ending = ends.within_s > 0 && ends_in_time(snapshot, job, ends);
     const std::int64_t least = is_ending ? 0 : least_nodes(job, offers, any_layout);
+    // Who was promised an end is stopped last.
+    const double weight = job.due_s > 0 ? 1 + static_cast<double>(snapshot.jobs.size()) : 1;
     const std::int64_t base = least == nowhere ? here : std::max<std::int64_t>(0, least - own);
-    view.problem.add_job(1, static_cast<std::int32_t>(std::max<std::int64_t>(0, here - base)));
+    view.problem.add_job(weight, static_cast<std::int32_t>(std::max<std::int64_t>(0, here - base)));
     view.jobs.push_back(index);
     view.ends.push_back(is_ending);
     for (const NodeIndex n : job.nodes) {

@@ -28,6 +28,7 @@ struct EndsInTime {
     double restart_s = 0;  ///< without progress after a job got its GPUs, at most
 };
 
+/// A job that was promised an end (JobState::due_s) weighs more than all others together.
 /// Of the lent nodes, ascending, each by the first of its entries, `wanted` are to go back.
 /// any_layout: as PolicyOptions has it. Nodes that are returning already are no job's to stay on,
 /// unless they are among `lent`.

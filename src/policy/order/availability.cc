@@ -31,26 +31,35 @@ double lasts_at_most_s(const JobState& job) {
     return left_s > 0 ? left_s : year_s;
 }
 
-Availability::Availability(const Problem& problem, const GivesWay& gives_way)
-    : problem_(problem),
-      nodes_of_type_(problem.types()),
+struct Availability::Known {
+    std::vector<std::vector<NodeIndex>> nodes_of_type;
+    std::vector<std::vector<bool>> in_set;  ///< [node set][node]; empty: every node
+};
+
+Availability::Availability(const Problem& problem)
+    : problem_(&problem),
+      leaves_s_(problem.snapshot().jobs.size(), 0),
       changes_(problem.snapshot().nodes.size()) {
     const Snapshot& snapshot = problem.snapshot();
+    auto known = std::make_shared<Known>();
+    known->nodes_of_type.resize(problem.types());
     for (NodeIndex n = 0; n < snapshot.nodes.size(); ++n)
         if (problem.type_of_node(n) >= 0 && snapshot.nodes[n].up &&
             snapshot.nodes[n].returning_s == 0)
-            nodes_of_type_[static_cast<std::size_t>(problem.type_of_node(n))].push_back(n);
+            known->nodes_of_type[static_cast<std::size_t>(problem.type_of_node(n))].push_back(n);
     for (const auto& set : snapshot.node_sets) {
-        auto& inside = in_set_.emplace_back();
+        auto& inside = known->in_set.emplace_back();
         if (set.size() == snapshot.nodes.size()) continue;
         inside.resize(snapshot.nodes.size());
         for (const NodeIndex n : set) inside[n] = true;
     }
+    known_ = std::move(known);
     for (std::size_t j = 0; j < snapshot.jobs.size(); ++j) {
         const JobState& job = snapshot.jobs[j];
         if (job.phase != JobPhase::running || !job.current) continue;
-        const double in_s = gives_way(j) ? 0 : std::max(lasts_at_most_s(job), 0.0);
-        for (const NodeIndex n : job.nodes) give(n, in_s, job.current->grid.gpus_per_node, job);
+        leaves_s_[j] = std::max(lasts_at_most_s(job), 0.0);
+        for (const NodeIndex n : job.nodes)
+            give(n, leaves_s_[j], job.current->grid.gpus_per_node, job);
     }
     for (const Occupied& held : snapshot.others) {
         const double in_s =
@@ -67,9 +76,33 @@ Availability::Availability(const Problem& problem, const GivesWay& gives_way)
     }
 }
 
+void Availability::give_way(std::size_t j, double in_s) {
+    const JobState& job = problem_->snapshot().jobs[j];
+    if (job.phase != JobPhase::running || !job.current) return;
+    const double then_s = std::min(std::max(lasts_at_most_s(job), 0.0), in_s);
+    if (then_s == leaves_s_[j]) return;
+    const std::int64_t gpus = job.current->grid.gpus_per_node;
+    for (const NodeIndex n : job.nodes) {
+        forget_windows(n);
+        give(n, leaves_s_[j], -gpus, job);
+        give(n, then_s, gpus, job);
+    }
+    leaves_s_[j] = then_s;
+}
+
+/// Those of the types of the node.
+void Availability::forget_windows(NodeIndex node) {
+    if (windows_.empty()) return;
+    const NodeParts parts = parts_of(problem_->snapshot().nodes, node);
+    for (NodeIndex n = parts.first; n < parts.last; ++n) {
+        const std::int32_t type = problem_->type_of_node(n);
+        std::erase_if(windows_, [&](const auto& of) { return std::get<0>(of.first) == type; });
+    }
+}
+
 void Availability::give(NodeIndex node, double in_s, std::int64_t gpus, const JobState& job) {
     change(node, in_s, {gpus, 0, 0});
-    const NodeParts parts = parts_of(problem_.snapshot().nodes, node);
+    const NodeParts parts = parts_of(problem_->snapshot().nodes, node);
     for (NodeIndex n = parts.first; n < parts.last; ++n)
         change(n, in_s, {0, gpus * job.cpus_per_gpu, gpus * job.memory_mb_per_gpu});
 }
@@ -87,7 +120,7 @@ void Availability::change(NodeIndex node, double in_s, const Resources& by) {
 }
 
 Resources Availability::free_at(NodeIndex node, double in_s) const {
-    const NodeState& state = problem_.snapshot().nodes[node];
+    const NodeState& state = problem_->snapshot().nodes[node];
     Resources free{state.free_gpus, state.free_cpus, state.free_memory_mb};
     for (const Change& change : changes_[node]) {
         if (change.in_s > in_s) break;
@@ -98,7 +131,7 @@ Resources Availability::free_at(NodeIndex node, double in_s) const {
 
 void Availability::windows_of(const JobState& job, NodeIndex node, std::int64_t per_node,
                               double stay_s, Windows& out) const {
-    const NodeState& state = problem_.snapshot().nodes[node];
+    const NodeState& state = problem_->snapshot().nodes[node];
     if (state.total_gpus < per_node) return;
     Resources free{state.free_gpus, state.free_cpus, state.free_memory_mb};
     double since_s = 0;
@@ -124,10 +157,10 @@ const Availability::Windows& Availability::windows_for(const JobState& job, std:
     Windows& windows = at->second;
     if (!is_new && !windows.close) return windows;
     windows = {};
-    const auto& inside = in_set_[node_set];
-    for (const NodeIndex n : nodes_of_type_[static_cast<std::size_t>(type)])
+    const auto& inside = known_->in_set[node_set];
+    for (const NodeIndex n : known_->nodes_of_type[static_cast<std::size_t>(type)])
         if (inside.empty() || inside[n]) windows_of(job, n, per_node, stay_s, windows);
-    steps_ += std::ssize(nodes_of_type_[static_cast<std::size_t>(type)]);
+    steps_ += std::ssize(known_->nodes_of_type[static_cast<std::size_t>(type)]);
     std::sort(windows.list.begin(), windows.list.end(), [](const Window& a, const Window& b) {
         return std::tie(a.from_s, a.node) < std::tie(b.from_s, b.node);
     });
@@ -139,8 +172,8 @@ void Availability::try_layout(const Task& task, const Choice& choice, const Plac
                               const Offer& offer, std::int64_t per_node, Start& best) const {
     const auto wanted = static_cast<std::size_t>(choice.gpus / per_node);
     if (!allows(place, *task.job, choice.gpus / per_node, per_node)) return;
-    if (place.node_set >= in_set_.size()) return;
-    const double run_s = problem_.run_s(task, offer);
+    if (place.node_set >= known_->in_set.size()) return;
+    const double run_s = problem_->run_s(task, offer);
     if (best.choice != nullptr && run_s >= best.in_s + best.run_s) return;
     const bool unknown = task.job->time_limit_s <= 0 && !(task.job->remaining_iterations > 0);
     const double stay_s = std::max(run_s, unknown ? year_s : task.job->time_limit_s);
@@ -149,7 +182,8 @@ void Availability::try_layout(const Task& task, const Choice& choice, const Plac
     if (list.size() < wanted) return;
     const auto found = [&](double at_s, auto begin, auto end) {
         best = {&choice, &offer, at_s, run_s, stay_s, per_node, {}};
-        for (auto at = begin; at != end; ++at) best.nodes.push_back(at->node);
+        if (!takes_first_) begin = end - static_cast<std::ptrdiff_t>(wanted);
+        for (std::size_t n = 0; n < wanted; ++n, ++begin) best.nodes.push_back(begin->node);
         std::sort(best.nodes.begin(), best.nodes.end());
     };
     const auto is_better = [&](double at_s) {
@@ -160,7 +194,7 @@ void Availability::try_layout(const Task& task, const Choice& choice, const Plac
         if (!is_better(at_s)) return;
         const auto end = std::partition_point(
             list.begin(), list.end(), [&](const Window& window) { return window.from_s <= at_s; });
-        return found(at_s, end - static_cast<std::ptrdiff_t>(wanted), end);
+        return found(at_s, list.begin(), end);
     }
     std::vector<Window> open;
     for (std::size_t w = 0; w < list.size(); ++w) {
@@ -171,7 +205,7 @@ void Availability::try_layout(const Task& task, const Choice& choice, const Plac
         if (!last || open.size() < wanted) continue;
         std::erase_if(open, [&](const Window& other) { return other.until_s < at_s; });
         if (open.size() < wanted) continue;
-        return found(at_s, open.end() - static_cast<std::ptrdiff_t>(wanted), open.end());
+        return found(at_s, open.cbegin(), open.cend());
     }
 }
 
@@ -183,9 +217,9 @@ Availability::Start Availability::first_end(const Task& task, const Choice& choi
             return false;
         });
     };
-    const auto offers = problem_.offers(choice);
+    const auto offers = problem_->offers(choice);
     for (const Offer* offer : offers) layout(*offer, offer->grid.gpus_per_node);
-    for (std::int64_t g = choice.gpus; problem_.options().any_layout && g >= 1; --g) {
+    for (std::int64_t g = choice.gpus; problem_->options().any_layout && g >= 1; --g) {
         if (best.choice != nullptr && best.in_s <= 0) break;
         if (choice.gpus % g == 0) layout(*offers.front(), g);
     }
@@ -193,11 +227,11 @@ Availability::Start Availability::first_end(const Task& task, const Choice& choi
 }
 
 Availability::Start Availability::in_slurm(const Task& task) const {
-    const std::int32_t asked = problem_.requested(task);
-    if (asked >= 0) return first_end(task, problem_.choice(asked));
+    const std::int32_t asked = problem_->requested(task);
+    if (asked >= 0) return first_end(task, problem_->choice(asked));
     Start best;
-    for (const Choice& choice : problem_.choices(task)) {
-        const double least_s = problem_.run_s(task, choice);
+    for (const Choice& choice : problem_->choices(task)) {
+        const double least_s = problem_->run_s(task, choice);
         if (best.choice != nullptr && least_s >= best.in_s + best.run_s) continue;
         Start start = first_end(task, choice);
         if (start.choice == nullptr) continue;
@@ -207,12 +241,20 @@ Availability::Start Availability::in_slurm(const Task& task) const {
     return best;
 }
 
-void Availability::take(const Task& task, const Start& start) {
-    windows_.clear();
+void Availability::occupy(const Task& task, const Start& start, std::int64_t gpus_per_node) {
     for (const NodeIndex n : start.nodes) {
-        give(n, start.in_s, -start.gpus_per_node, *task.job);
-        give(n, start.in_s + start.stay_s, start.gpus_per_node, *task.job);
+        forget_windows(n);
+        give(n, start.in_s, -gpus_per_node, *task.job);
+        give(n, start.in_s + start.stay_s, gpus_per_node, *task.job);
     }
+}
+
+void Availability::take(const Task& task, const Start& start) {
+    occupy(task, start, start.gpus_per_node);
+}
+
+void Availability::give_back(const Task& task, const Start& start) {
+    occupy(task, start, -start.gpus_per_node);
 }
 
 }  // namespace arena

@@ -4,8 +4,9 @@
 // schedule is made by asking for the first end of one job after the other.
 #pragma once
 
-#include <functional>
+#include <limits>
 #include <map>
+#include <memory>
 #include <span>
 #include <tuple>
 #include <vector>
@@ -24,9 +25,14 @@ class Availability {
   public:
     /// What is that far away rests on the end of a job that nobody knows.
     static constexpr double guessed_s = 180.0 * 86400;
-    /// Index into the snapshot's jobs: those that are taken to give way at once.
-    using GivesWay = std::function<bool(std::size_t job)>;
-    Availability(const Problem&, const GivesWay&);
+    static constexpr double at_its_end = std::numeric_limits<double>::infinity();
+    /// Nobody gives way. Keeps a reference. O(nodes + what stands there).
+    explicit Availability(const Problem&);
+    /// Of the nodes that are free by then a start takes the first to be so, not the last.
+    void take_first(bool first) { takes_first_ = first; }
+    /// A running job, by index in the snapshot's jobs, gives its nodes back by then (in seconds
+    /// from now) where it would not have ended before. O(its nodes).
+    void give_way(std::size_t job, double in_s);
 
     struct Start {
         const Choice* choice = nullptr;  ///< none: never
@@ -35,7 +41,7 @@ class Availability {
         double run_s = 0;   ///< from then until its work is done, with a start or restart
         double stay_s = 0;  ///< at most, by its limit: so long it keeps the nodes from others
         std::int64_t gpus_per_node = 0;
-        std::vector<NodeIndex> nodes;  ///< ascending; of those free by then the last to be so
+        std::vector<NodeIndex> nodes;  ///< ascending; see take_first()
     };
     /// The start of the choice, in one of its layouts, that ends first.
     [[nodiscard]] Start first_end(const Task&, const Choice&) const;
@@ -44,6 +50,8 @@ class Availability {
     /// first, which has the fewest GPUs of its type.
     [[nodiscard]] Start in_slurm(const Task&) const;
     void take(const Task&, const Start&);
+    /// Undoes take().
+    void give_back(const Task&, const Start&);
     /// What of the node is not in use at that time, in seconds from now.
     [[nodiscard]] Resources free_at(NodeIndex, double in_s) const;
     /// Nodes looked at so far.
@@ -59,7 +67,9 @@ class Availability {
         NodeIndex node;
     };
     void give(NodeIndex, double in_s, std::int64_t gpus, const JobState&);
+    void occupy(const Task&, const Start&, std::int64_t gpus_per_node);
     void change(NodeIndex, double in_s, const Resources&);
+    void forget_windows(NodeIndex);
     /// Windows of all nodes that a layout may have, by start, then node.
     struct Windows {
         std::vector<Window> list;
@@ -73,13 +83,15 @@ class Availability {
     void try_layout(const Task&, const Choice&, const Place&, const Offer&, std::int64_t per_node,
                     Start& best) const;
 
-    const Problem& problem_;
-    std::vector<std::vector<NodeIndex>> nodes_of_type_;
-    std::vector<std::vector<bool>> in_set_;     ///< [node set][node]
+    const Problem* problem_;
+    struct Known;
+    std::shared_ptr<const Known> known_;        ///< what does not change; copies share it
+    std::vector<double> leaves_s_;              ///< by job: when one that runs gives its nodes back
     std::vector<std::vector<Change>> changes_;  ///< by node, in order of time
     /// By GPU type, node set, GPUs on a node, and CPUs and memory of each of them.
     using Shape = std::tuple<std::int32_t, std::uint32_t, std::int64_t, std::int64_t, std::int64_t>;
-    mutable std::map<Shape, Windows> windows_;  ///< since the last take()
+    mutable std::map<Shape, Windows> windows_;  ///< that hold still
+    bool takes_first_ = false;
     mutable std::int64_t steps_ = 0;
 };
 

@@ -9,11 +9,12 @@
 namespace arena {
 namespace {
 
-constexpr std::size_t most_attempts = 12, most_ahead = 200;
+constexpr std::size_t most_attempts = 18, most_ahead = 200;
 
 class Keeper {
   public:
-    Keeper(const Problem& problem, const SlurmOrder& order) : problem_(problem), order_(order) {
+    Keeper(const Problem& problem, const SlurmOrder& order)
+        : problem_(problem), order_(order), nobody_(problem), free_(nobody_) {
         result_.now.assign(problem.tasks().size(), false);
         std::size_t choices = 0;
         for (const Task& task : problem.tasks())
@@ -24,6 +25,15 @@ class Keeper {
 
   private:
     using Start = Availability::Start;
+    struct Held {
+        std::size_t task;
+        Start start;
+        bool lost;  ///< nothing ends in time any more
+    };
+    [[nodiscard]] const Task& task(std::size_t i) const { return problem_.tasks()[i]; }
+    [[nodiscard]] std::uint32_t place(std::size_t i) const {
+        return order_.place[problem_.job_of(task(i))];
+    }
     [[nodiscard]] double left_s(const Task& task) const {
         return task.job->due_s - problem_.snapshot().time_s;
     }
@@ -32,44 +42,73 @@ class Keeper {
                     : problem_.run_s(task, choice);
     }
     void keep_running(std::size_t i);
-    [[nodiscard]] std::pair<Start, bool> start_of(std::size_t i, const Availability& free);
-    bool hold_for(std::size_t i);
+    void find_yielding();
+    void look_as(std::size_t i);
+    [[nodiscard]] std::vector<bool> who_gives_way(std::size_t i) const;
+    [[nodiscard]] std::pair<Start, bool> start_of(std::size_t i);
+    bool find_start(std::size_t i);
+    [[nodiscard]] std::vector<std::size_t> find_all(const std::vector<std::size_t>& waiting);
     [[nodiscard]] std::vector<std::size_t> with_those_ahead(
         const std::vector<std::size_t>& waiting) const;
-    void close_chains();
-    [[nodiscard]] std::vector<std::size_t> hold_for_all(const std::vector<std::size_t>& waiting);
-    void hold(const Task&, const Start&, bool lost, const Availability&,
-              std::vector<bool> gives_way);
-    [[nodiscard]] std::vector<bool> who_gives_way(const Task&) const;
+    [[nodiscard]] bool is_before_another(const Held&) const;
+    void hold(const Held&);
+    [[nodiscard]] static bool stands(const Held& held, double at_s) {
+        return held.start.in_s <= at_s && at_s < held.start.in_s + held.start.stay_s;
+    }
+    [[nodiscard]] static bool has_node(const Held& held, NodeIndex n) {
+        return std::binary_search(held.start.nodes.begin(), held.start.nodes.end(), n);
+    }
 
     const Problem& problem_;
     const SlurmOrder& order_;
     Keeping result_;
-    std::vector<std::pair<const Task*, Start>> held_;
-    std::vector<std::pair<const Task*, Start>> passed_;  ///< nothing is promised to them
-    std::vector<Resources> at_start_;  ///< as the spares, at the time that was reckoned with
+    const Availability nobody_;  ///< has been held anything for
+    Availability free_;
+    struct Yielding {
+        std::size_t job;  ///< that runs, and gives way to those before it
+        double in_s;
+    };
+    std::vector<Yielding> yielding_;
+    std::vector<Held> held_;
     /// How starts are reckoned. Of what ends in time: what may start last, or takes the fewest
     /// GPU-seconds; or what ends first; or as in Slurm, with all that stand before. And whether
-    /// elastic jobs that stand behind give way for it.
+    /// elastic jobs that stand behind give way for it, and whether it takes the nodes that are
+    /// free first of all.
     struct Manner {
         enum class Pick { latest, fewest, first, slurm } pick;
-        bool gives_way;
+        bool gives_way, first_nodes;
     };
-    Manner manner_{Manner::Pick::latest, true};
+    Manner manner_{Manner::Pick::latest, true, false};
     std::int64_t steps_ = 0;  ///< nodes looked at
 };
 
-/// Elastic, and behind: on its feet again when the promised job has ended, or elsewhere.
-std::vector<bool> Keeper::who_gives_way(const Task& task) const {
+/// Elastic: on its feet again when the promised job has ended, or elsewhere. At once, or when it
+/// has settled.
+void Keeper::find_yielding() {
+    for (std::size_t i = 0; i < problem_.tasks().size(); ++i)
+        if (task(i).runs() && task(i).job->elastic && !result_.now[i])
+            yielding_.push_back({problem_.job_of(task(i)), 0});
     const auto& jobs = problem_.snapshot().jobs;
-    const std::uint32_t place = order_.place[problem_.job_of(task)];
+    for (std::size_t j = 0; j < jobs.size(); ++j)
+        if (jobs[j].phase == JobPhase::running && !jobs[j].elastic && jobs[j].settles_s > 0)
+            yielding_.push_back({j, jobs[j].settles_s});
+}
+
+/// What is free is what is so for the task: those behind it give way.
+void Keeper::look_as(std::size_t i) {
+    for (const auto& [j, in_s] : yielding_)
+        free_.give_way(
+            j, manner_.gives_way && order_.place[j] > place(i) ? in_s : Availability::at_its_end);
+}
+
+std::vector<bool> Keeper::who_gives_way(std::size_t i) const {
+    const auto& jobs = problem_.snapshot().jobs;
     std::vector<bool> gives_way(jobs.size(), false);
-    for (std::size_t i = 0; i < problem_.tasks().size(); ++i) {
-        const Task& other = problem_.tasks()[i];
+    for (const Task& other : problem_.tasks()) {
         const std::size_t j = problem_.job_of(other);
-        const bool must_stay = other.runs() && result_.now[i];
-        gives_way[j] = other.job->elastic && !must_stay && order_.place[j] > place;
+        gives_way[j] = !other.runs() && other.job->elastic && order_.place[j] > place(i);
     }
+    for (const auto& [j, in_s] : yielding_) gives_way[j] = order_.place[j] > place(i);
     return gives_way;
 }
 
@@ -91,29 +130,12 @@ void Keeper::keep_running(std::size_t i) {
     result_.now[i] = in_time && fastest_s + window_s > left_s(task);
 }
 
-void Keeper::hold(const Task& task, const Start& start, bool lost, const Availability& free,
-                  std::vector<bool> gives_way) {
-    const double now_s = problem_.snapshot().time_s;
-    const double from_s = std::max(task.job->due_s - start.run_s, now_s + start.in_s);
-    const auto number = static_cast<std::uint32_t>(result_.holds.all.size());
-    result_.holds.all.push_back(
-        {task.job->id, from_s, lost ? 0 : task.job->due_s, std::move(gives_way)});
-    const auto left_over = [&](NodeIndex n, double in_s) {
-        Resources left = free.free_at(n, in_s);
-        return left += resources_of(*task.job, -start.gpus_per_node);
-    };
-    for (const NodeIndex n : start.nodes) {
-        result_.holds.spares.push_back({n, number, left_over(n, from_s - now_s)});
-        at_start_.push_back(left_over(n, start.in_s));
-    }
-}
-
 /// Of the choices that end in time the one that may start last, or, where that left nothing to
 /// others, the one that ends first; nothing where none ends in time.
-std::pair<Availability::Start, bool> Keeper::start_of(std::size_t i, const Availability& free) {
+std::pair<Availability::Start, bool> Keeper::start_of(std::size_t i) {
     const Task& task = problem_.tasks()[i];
     if (manner_.pick == Manner::Pick::slurm) {
-        Start start = free.in_slurm(task);
+        Start start = free_.in_slurm(task);
         const bool late = start.in_s + start.run_s > left_s(task);
         return {std::move(start), late};
     }
@@ -126,7 +148,7 @@ std::pair<Availability::Start, bool> Keeper::start_of(std::size_t i, const Avail
     for (const Choice& choice : problem_.choices(task)) {
         const bool late = run_s(task, choice, false) > left_s(task);
         if (late && first.choice != nullptr) continue;
-        Start start = free.first_end(task, choice);
+        Start start = free_.first_end(task, choice);
         if (start.choice == nullptr) continue;
         const double end_s = start.in_s + start.run_s;
         if (end_s <= left_s(task) && (best.choice == nullptr || better(start, best))) best = start;
@@ -137,120 +159,124 @@ std::pair<Availability::Start, bool> Keeper::start_of(std::size_t i, const Avail
 }
 
 /// False where nothing ends in time any more: the first end counts then.
-bool Keeper::hold_for(std::size_t i) {
-    const Task& task = problem_.tasks()[i];
-    std::vector<bool> gives_way = who_gives_way(task);
-    Availability free(problem_, [&](std::size_t j) { return manner_.gives_way && gives_way[j]; });
-    for (const auto* taken : {&held_, &passed_})
-        for (const auto& [other, start] : *taken) free.take(*other, start);
-    auto [start, lost] = start_of(i, free);
-    steps_ += free.steps() + std::ssize(problem_.snapshot().nodes);
+bool Keeper::find_start(std::size_t i) {
+    look_as(i);
+    const std::int64_t before = free_.steps();
+    auto [start, lost] = start_of(i);
+    steps_ += free_.steps() - before + 1;
     if (start.choice == nullptr) return false;
     if (start.in_s >= Availability::guessed_s) return true;  // nobody knows when: nothing is held
-    if (task.job->due_s <= 0) {
-        passed_.emplace_back(&task, std::move(start));
-        return true;
-    }
-    for (std::size_t c = 0; c < task.choice_count; ++c) {
-        const Choice& choice = problem_.choices(task)[c];
-        result_.late[task.first_choice + c] =
-            lost ? &choice != start.choice : run_s(task, choice, false) > left_s(task);
-        // It may begin with less, and grow.
-        if (task.job->elastic) result_.late[task.first_choice + c] = false;
-    }
-    hold(task, start, lost, free, std::move(gives_way));
-    const double in_s = result_.holds.all.back().from_s - problem_.snapshot().time_s;
-    result_.now[i] = start.in_s <= 0 && in_s <= problem_.options().window_s;
-    held_.emplace_back(&task, std::move(start));
+    free_.take(task(i), start);
+    if (task(i).job->due_s > 0) held_.push_back({i, std::move(start), lost});
     return !lost;
 }
 
 /// Answers for whom nothing ends in time.
-std::vector<std::size_t> Keeper::hold_for_all(const std::vector<std::size_t>& waiting) {
+std::vector<std::size_t> Keeper::find_all(const std::vector<std::size_t>& waiting) {
     held_.clear();
-    passed_.clear();
-    at_start_.clear();
-    result_.holds = {};
+    free_ = nobody_;
+    free_.take_first(manner_.first_nodes);
     std::vector<std::size_t> lost;
     for (const std::size_t i : waiting) {
-        result_.now[i] = false;
-        const Task& task = problem_.tasks()[i];
-        const bool promised = task.job->due_s > 0;
+        const bool promised = task(i).job->due_s > 0;
         // A job that could not end in time alone is not helped by others' choices.
-        const double least_s = task.remaining * task.fastest_s;
+        const double least_s = task(i).remaining * task(i).fastest_s;
         if (!promised && steps_ > problem_.options().search_steps) continue;
-        if (!hold_for(i) && promised && least_s <= left_s(task)) lost.push_back(i);
+        if (!find_start(i) && promised && least_s <= left_s(task(i))) lost.push_back(i);
     }
     return lost;
 }
 
 /// In Slurm's order, up to the last of them; only these where that is a long queue.
 std::vector<std::size_t> Keeper::with_those_ahead(const std::vector<std::size_t>& waiting) const {
-    const auto place = [&](std::size_t i) {
-        return order_.place[problem_.job_of(problem_.tasks()[i])];
-    };
     std::uint32_t last = 0;
     for (const std::size_t i : waiting) last = std::max(last, place(i));
     std::vector<std::size_t> all;
     for (std::size_t i = 0; i < problem_.tasks().size(); ++i)
-        if (!problem_.tasks()[i].runs() && place(i) <= last) all.push_back(i);
+        if (!task(i).runs() && place(i) <= last) all.push_back(i);
     if (all.size() > most_ahead) return waiting;
     std::sort(all.begin(), all.end(),
               [&](std::size_t a, std::size_t b) { return place(a) < place(b); });
     return all;
 }
 
-/// Where another one is to have the same nodes later, nobody may use up the time that a job can
-/// spare: the next would begin late.
-void Keeper::close_chains() {
-    const auto shares = [](const Start& a, const Start& b) {
-        return std::find_first_of(a.nodes.begin(), a.nodes.end(), b.nodes.begin(), b.nodes.end()) !=
-               a.nodes.end();
-    };
-    for (std::size_t h = 0; h < held_.size(); ++h) {
-        const auto is_next = [&](const auto& other) {
-            return shares(held_[h].second, other.second);
-        };
-        if (std::none_of(held_.begin() + static_cast<std::ptrdiff_t>(h) + 1, held_.end(), is_next))
-            continue;
-        result_.holds.all[h].from_s = problem_.snapshot().time_s + held_[h].second.in_s;
-        for (std::size_t s = 0; s < at_start_.size(); ++s)
-            if (result_.holds.spares[s].hold == h) result_.holds.spares[s].left = at_start_[s];
+/// Another one is to have some of the nodes later: nobody may use up the time that the job can
+/// spare, or the next would begin late.
+bool Keeper::is_before_another(const Held& own) const {
+    return std::any_of(held_.begin(), held_.end(), [&](const Held& other) {
+        const auto& a = own.start.nodes;
+        const auto& b = other.start.nodes;
+        return other.start.in_s > own.start.in_s &&
+               std::find_first_of(a.begin(), a.end(), b.begin(), b.end()) != a.end();
+    });
+}
+
+/// With all starts known: what others may have of its nodes.
+void Keeper::hold(const Held& held) {
+    const Task& own = task(held.task);
+    const Start& start = held.start;
+    const double latest_s =
+        is_before_another(held) ? start.in_s : std::max(left_s(own) - start.run_s, start.in_s);
+    const auto number = static_cast<std::uint32_t>(result_.holds.all.size());
+    result_.holds.all.push_back({own.job->id, problem_.snapshot().time_s + latest_s,
+                                 held.lost ? 0 : own.job->due_s, who_gives_way(held.task),
+                                 resources_of(*own.job, start.gpus_per_node)});
+    look_as(held.task);
+    const bool is_there = stands(held, latest_s);
+    for (const NodeIndex n : start.nodes) {
+        Resources left = free_.free_at(n, latest_s);
+        if (!is_there) left -= result_.holds.all.back().on_node;
+        std::uint32_t beside = 0;
+        for (std::size_t h = 0; h < held_.size(); ++h)
+            if (h != number && stands(held_[h], latest_s) && has_node(held_[h], n))
+                beside |= std::uint32_t{1} << h;
+        result_.holds.spares.push_back({n, number, left, beside});
+    }
+    result_.now[held.task] = start.in_s <= 0 && latest_s <= problem_.options().window_s;
+    for (std::size_t c = 0; c < own.choice_count; ++c) {
+        const Choice& choice = problem_.choices(own)[c];
+        // One that is elastic may begin with less, and grow.
+        result_.late[own.first_choice + c] =
+            !own.job->elastic &&
+            (held.lost ? &choice != start.choice : run_s(own, choice, false) > left_s(own));
     }
 }
 
 Keeping Keeper::run() {
     std::vector<std::size_t> waiting;
     for (std::size_t i = 0; i < problem_.tasks().size(); ++i) {
-        const Task& task = problem_.tasks()[i];
-        if (task.job->due_s <= 0) continue;
-        if (task.runs()) {
+        if (task(i).job->due_s <= 0) continue;
+        if (task(i).runs()) {
             keep_running(i);
         } else {
             waiting.push_back(i);
         }
     }
-    std::sort(waiting.begin(), waiting.end(), [&](std::size_t a, std::size_t b) {
-        return order_.place[problem_.job_of(problem_.tasks()[a])] <
-               order_.place[problem_.job_of(problem_.tasks()[b])];
-    });
+    find_yielding();
+    std::sort(waiting.begin(), waiting.end(),
+              [&](std::size_t a, std::size_t b) { return place(a) < place(b); });
     waiting.resize(std::min(waiting.size(), Holds::most));
     // The third is how the promises were made; the others leave more to all. Then those that found
     // nothing in time choose first.
     using Pick = Manner::Pick;
-    constexpr Manner manners[] = {
-        {Pick::latest, true}, {Pick::fewest, true}, {Pick::slurm, false}, {Pick::first, true}};
+    constexpr Manner manners[] = {{Pick::latest, true, false}, {Pick::fewest, true, false},
+                                  {Pick::slurm, false, false}, {Pick::first, true, false},
+                                  {Pick::latest, true, true},  {Pick::first, true, true}};
     for (std::size_t attempt = 0; attempt < most_attempts; ++attempt) {
         manner_ = manners[attempt % std::size(manners)];
         const std::vector<std::size_t> lost =
-            hold_for_all(manner_.pick == Pick::slurm ? with_those_ahead(waiting) : waiting);
+            find_all(manner_.pick == Pick::slurm ? with_those_ahead(waiting) : waiting);
         if (lost.empty() || waiting.size() == 1 || steps_ > problem_.options().search_steps) break;
         if (attempt + 1 < std::size(manners)) continue;
         std::stable_partition(waiting.begin(), waiting.end(), [&](std::size_t w) {
             return std::find(lost.begin(), lost.end(), w) != lost.end();
         });
     }
-    close_chains();
+    if (manner_.pick == Pick::slurm) {
+        free_ = nobody_;
+        for (const Held& held : held_) free_.take(task(held.task), held.start);
+    }
+    for (const Held& held : held_) hold(held);
     auto& spares = result_.holds.spares;
     std::stable_sort(spares.begin(), spares.end(),
                      [](const Spare& a, const Spare& b) { return a.node < b.node; });

@@ -103,8 +103,9 @@ void PromiseBook::settle(const Snapshot& snapshot, const PolicyOptions& options)
         known.started = changed_ = true;
         const double late_s = std::max(options.window_s, snapshot.time_s - looked_s_) + 1;
         // Who is elastic may begin with less, and grow: it is the time of the start that counts.
-        const double end_s = job.elastic ? job.start_s + known.end_s - known.start_s
-                                         : planned_end_s(job, known, options);
+        const bool grows = job.elastic || job.settles_s > 0;
+        const double end_s =
+            grows ? job.start_s + known.end_s - known.start_s : planned_end_s(job, known, options);
         known.broken = end_s > known.due_s + late_s;
         ++(known.broken ? counts_.broken : counts_.kept);
     }
@@ -171,7 +172,7 @@ void PromiseBook::give(Snapshot& snapshot, const Offers& offers, const PolicyOpt
 
     std::set<JobId> first;
     std::vector<JobId> ahead;
-    Availability free(problem, [](std::size_t) { return false; });
+    Availability free(problem);
     for (std::size_t i = 0; i < queue.size(); ++i) {
         const JobState& job = snapshot.jobs[queue[i]];
         const bool heads = i == 0 || order.step[queue[i]] != order.step[queue[i - 1]];
