@@ -108,7 +108,7 @@ black_box_tests = \
 	tests/t0330-installed.t tests/t0332-other-slurm.t tests/t0334-kept-config.t tests/t0336-reconfigures.t tests/t0335-bare-debian.t \
 	tests/t0340-accounting.t \
 	tests/t0345-order.t tests/t0347-order-accounting.t tests/t0348-promise-restart.t \
-	tests/t0340-accounting.t tests/t0346-believed-work.t \
+	tests/t0346-believed-work.t \
 	tests/t0350-moves.t tests/t0520-node-facts.t tests/t0525-checks.t tests/t0530-slow-reports.t \
 	tests/t0555-slowdown-in-slurm.t tests/t0556-slow-link-in-slurm.t tests/t0560-leave-slow-node.t tests/t0610-loans.t tests/t0612-loan-net.t \
 	tests/issues/i0016-a1-shutdown.t \

@@ -163,6 +163,9 @@ TEST(no_promised_job_is_expected_to_end_later_than_promised) {
     ck_assert_msg(job["expected_start_s"].get<double>() < 1600 + 600 &&
                       job["expected_start_s"] < job["ends_by_s"],
                   "%s", job.dump().c_str());
+    // Both were submitted in one second: the lower number stands first, whoever runs.
+    const Json jobs = Json::parse(scheduler->snapshot_json())["snapshot"]["jobs"];
+    ck_assert_msg(jobs[0]["job"] == 1 && jobs[1]["phase"] == "running", "%s", jobs.dump().c_str());
 }
 
 TEST(who_started_before_a_promised_job_says_why_it_may) {

@@ -134,6 +134,7 @@ class Intake {
                      const std::vector<Offer>& offers, double run_s = 0);
     void take_part(const JobView& job, const SharedRequest& wanted, JobState state,
                    OfferList offers, Role role);
+    void sort_jobs();
     void note(Note note) { round_.notes.push_back(std::move(note)); }
     void order(Order::Kind kind, const JobView& job) {
         round_.orders.push_back({.kind = kind, .job = &job});
@@ -184,7 +185,28 @@ Round Intake::run(const Stopping& stopping) {
     round_.snapshot.nodes = free_nodes(round_);
     for (const Occupied& held : view_.running)
         if (!round_.planned.contains(held.job)) round_.snapshot.others.push_back(held);
+    sort_jobs();
     return std::move(round_);
+}
+
+/// As they were submitted, whether they run or wait: of two of the same second the first in the
+/// snapshot stands first (order_of()).
+void Intake::sort_jobs() {
+    std::vector<PlannedJob*> sorted;
+    for (auto& [id, planned] : round_.planned) sorted.push_back(&planned);
+    std::sort(sorted.begin(), sorted.end(), [](const PlannedJob* a, const PlannedJob* b) {
+        const auto submitted = [](const JobView& job) {
+            return std::make_tuple(job.submit_s, submitted_as(job), job.array.task, job.id);
+        };
+        return submitted(*a->view) < submitted(*b->view);
+    });
+    std::vector<JobState> jobs;
+    jobs.reserve(sorted.size());
+    for (PlannedJob* planned : sorted) {
+        jobs.push_back(std::move(round_.snapshot.jobs[planned->state]));
+        planned->state = jobs.size() - 1;
+    }
+    round_.snapshot.jobs = std::move(jobs);
 }
 
 void Intake::consider(const JobView& job) {
