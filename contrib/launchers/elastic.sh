@@ -16,7 +16,9 @@ elastic_task='how=$1 signal=${ARENA_CHECKPOINT_SIGNAL:-USR1}
 shift
 [[ $how == own ]] || trap "" "$signal" # what it starts ignores it, too, until it says otherwise
 case $how in own | ranks) exec "$@" ;; esac
-"$@" &
+# It begins when this shell hears the signal: one that came before would be lost.
+exec {gate}<> <(:)
+{ read -r <&"$gate"; exec {gate}<&-; exec "$@"; } &
 command=$! told=0
 tell() {
     trap "" "$signal"
@@ -27,6 +29,7 @@ tell() {
     ((${#ranks[@]} == 0)) || kill -TERM "${ranks[@]}"
 }
 trap "tell 2>/dev/null" "$signal"
+echo >&"$gate"
 wait "$command"
 code=$?
 if ((code > 128)); then wait "$command"; code=$?; fi # the signal had ended the first
