@@ -30,6 +30,7 @@ ok "the job is planned again" wait_until '(($(arena explain "${job[wide]}" --jso
 is "$(told wide ends_by_s)" "$due" "the promise is the same"
 like "$(told wide words)" '^ends by .* UTC at the latest' "and told as before"
 like "$(arena queue)" 'by [0-9 :-]+' "also in the queue"
+wait_until '[[ $(told long behind) != none ]]' || true
 is "$(told long behind)" "${job[wide]}" "who stands behind it stands there still"
 is "$(promised wide)" 1 "its owner was told once"
 ask short 4 5

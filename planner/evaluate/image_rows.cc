@@ -74,6 +74,17 @@ std::string variant_of(std::string_view model) {
     return word;
 }
 
+/// "ViT-B/32" -> 32; what the name does not say is `usual`.
+std::int64_t patch_of(std::string_view model, std::int64_t usual) {
+    const std::size_t at = model.find('/');
+    std::int64_t patch = 0;
+    for (std::size_t i = at + 1; at != std::string_view::npos && i < model.size(); ++i) {
+        if (model[i] < '0' || model[i] > '9' || patch > 100) break;
+        patch = 10 * patch + (model[i] - '0');
+    }
+    return patch > 0 ? patch : usual;
+}
+
 template <typename Shape, std::size_t N>
 const Shape* shape_of(const Shape (&shapes)[N], std::string_view letter) {
     const auto found = std::find_if(std::begin(shapes), std::end(shapes), [&](const Shape& shape) {
@@ -155,7 +166,10 @@ Blocks blocks_of(const MeasuredRow& row) {
                             image);
     if (begins(row.family, "vit") || begins(row.family, "deit")) {
         const VitShape* shape = shape_of(vits, variant);
-        return shape == nullptr ? Blocks() : vit_blocks(*shape, image);
+        if (shape == nullptr) return {};
+        VitShape own = *shape;
+        own.patch = patch_of(row.model, shape->patch);
+        return vit_blocks(own, image);
     }
     if (begins(row.family, "swin")) {
         const StagedShape* shape = shape_of(swins, variant);

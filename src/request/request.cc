@@ -303,6 +303,7 @@ std::string why_not_shared(const Request& request) {
     if (request.launcher != "arena-train")
         return fmt::format("launcher {} trains no siblings on one pipeline; arena-train does",
                            request.launcher);
+    if (is_adapted(request.model)) return "arena-train trains no adapters";
     if (ties_table(request.model))
         return "the model ties its output head to its embedding, and a shared pipeline updates "
                "each stage by itself";

@@ -289,6 +289,19 @@ void restart(Scene& scene) {
     scene.book.take_over(*kept);
 }
 
+// A limit of 190 years and iterations of 5 ms: no reason to forget what others were promised.
+TEST(a_job_of_very_many_iterations_leaves_the_file_readable) {
+    Scene scene;
+    Offer fast = scene.offers.at(1).front();
+    fast.estimate.iteration_s = 0.005;
+    scene.offers[1] = {fast};
+    scene.job(1).time_limit_s = 6e9;
+    scene.now.time_s = 1e9;
+    (void)scene.round(0);
+    ck_assert(scene.book.find(1) != nullptr && scene.book.find(1)->iterations > 1e12);
+    restart(scene);
+}
+
 TEST(a_promise_outlives_slurmctld_and_is_not_later_then) {
     Scene scene;
     (void)scene.round(0);

@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::size_t most_bytes = std::size_t{64} << 20;
 constexpr std::size_t most_jobs = 1000000;
-constexpr double far_s = 1e12;
+constexpr double far_s = 1e12, most_iterations = 1e300;
 
 void read_promise(const Json& value, const std::string& where, std::optional<Error>& error,
                   PromiseBook::Kept& out) {
@@ -31,9 +31,9 @@ void read_promise(const Json& value, const std::string& where, std::optional<Err
                                   {"given_s", &promise.given_s},
                                   {"start_s", &promise.start_s},
                                   {"end_s", &promise.end_s},
-                                  {"due_s", &promise.due_s},
-                                  {"iterations", &promise.iterations}})
+                                  {"due_s", &promise.due_s}})
         fields.number(key, *to, 0, far_s);
+    fields.number("iterations", promise.iterations, 0, most_iterations);
     fields.boolean("started", promise.started);
     fields.boolean("broken", promise.broken);
     fields.integers("ahead", ahead, 1, UINT32_MAX, most_jobs);

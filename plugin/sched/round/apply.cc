@@ -262,6 +262,8 @@ void Application::start(const PlannedJob& planned, const Action& action) {
     const JobView& job = *planned.view;
     const Grid& grid = action.offer.grid;
     Shape shape = shape_for(planned, action.offer, "running");
+    // Where it does not start, it may wait released: not with nodes of promised jobs.
+    shape.exclude = names_of(job.avoided, action.kept);
     if (action.place < job.slots.size()) shape.partition = job.slots[action.place].partition;
     if (const auto lent = books_.loans.lent_among(nodes); !lent.empty()) {
         shape.on_lent = true;
@@ -386,7 +388,10 @@ void Application::release(const PlannedJob& planned, const Action& action) {
     }
     Shape shape = shape_for(planned, action.offer, "released");
     shape.exclude = std::move(exclude);
-    const ApplyResult result = host_.release(shape);
+    ApplyResult result = host_.release(shape);
+    // Nodes that it could have are kept for promised jobs, and will not be for long.
+    if (result.outcome == ApplyOutcome::never && !action.kept.empty())
+        result.outcome = ApplyOutcome::retry;
     if (result.outcome != ApplyOutcome::stale) books_.blocked.not_stale(job.id);
     if (is_done(result))
         ++changes_.releases;

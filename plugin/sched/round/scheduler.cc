@@ -108,7 +108,12 @@ void Scheduler::give_promises() {
         const auto status = books_.statuses.find(id);
         return at->no_place.empty() && (status == books_.statuses.end() || !status->second.offers);
     });
-    if (books_.promises.take_changed()) keep_promises();
+    // How long slurmctld was away is reckoned from the last time that is written.
+    const double now_s = round_.view.snapshot.time_s;
+    const bool is_old = books_.promises.has_open() && now_s - promises_kept_s_ >= 60;
+    if (!books_.promises.take_changed() && !is_old) return;
+    promises_kept_s_ = now_s;
+    keep_promises();
 }
 
 /// Before anybody is told of them.

@@ -122,6 +122,7 @@ class Scheduler {
     PromiseFile promise_file_;
     bool history_failed_ = false;                ///< and that was said
     bool promises_failed_ = false;               ///< the same
+    double promises_kept_s_ = 0;                 ///< when their file was written last
     std::map<std::string, std::string> leases_;  ///< of nodes, as last told of
     std::vector<Journal::Start> starts_;         ///< since the last round was looked at
 };

@@ -76,15 +76,22 @@ void PromiseBook::drop_unseen(const std::function<bool(JobId)>& awaited) {
     changed_ = changed_ || dropped > 0;
 }
 
+bool PromiseBook::has_open() const {
+    return std::any_of(promises_.begin(), promises_.end(),
+                       [](const auto& entry) { return !entry.second.started; });
+}
+
 void PromiseBook::see(const Snapshot& snapshot) {
     if (unseen_.empty()) return;
     for (const JobState& job : snapshot.jobs) {
         const auto at = unseen_.find(job.id);
         if (at == unseen_.end()) continue;
-        if (std::abs(at->second.submit_s - job.submit_s) < 1)
+        if (std::abs(at->second.submit_s - job.submit_s) < 1) {
             promises_.insert(unseen_.extract(at));
-        else
+        } else {
             unseen_.erase(at);
+            changed_ = true;
+        }
     }
 }
 
@@ -154,6 +161,7 @@ void PromiseBook::give(Snapshot& snapshot, const Offers& offers, const PolicyOpt
                        const std::function<bool(JobId)>& may_have) {
     for (JobState& job : snapshot.jobs) job.due_s = 0;
     if (options.order != QueueOrder::priority || rules_.depth <= 0) {
+        changed_ = changed_ || !unseen_.empty();
         unseen_.clear();
         return erase_if([](const auto&) { return true; });
     }

@@ -81,6 +81,8 @@ class PromiseBook {
     /// Of those that were taken over and whose jobs have not been seen: those stay that are still
     /// `awaited`.
     void drop_unseen(const std::function<bool(JobId)>& awaited);
+    /// Whether any job that has not started has a promise.
+    [[nodiscard]] bool has_open() const;
     /// Since it was last asked: a date by a second or more, or anything else of a promise.
     [[nodiscard]] bool take_changed() { return std::exchange(changed_, false); }
 

@@ -12,6 +12,17 @@
 #include "base/text.h"
 
 namespace arena::sim {
+namespace {
+
+/// Jobs that any choice preempts, where it preempts so much weight: none counts for more than the
+/// heaviest does.
+std::int64_t least_jobs(const ReclaimProblem& problem, double least_weight) {
+    double heaviest = 1;
+    for (const auto& job : problem.jobs) heaviest = std::max(heaviest, job.weight);
+    return std::llround(std::ceil(least_weight / heaviest - 1e-9));
+}
+
+}  // namespace
 
 Result<Lending> Lending::make(const std::vector<NodeState>& nodes,
                               const std::vector<NodeIndex>& inference, const LoanOptions& options,
@@ -198,7 +209,7 @@ void Lending::reclaim(Pool& pool, std::int64_t servers, Snapshot& snapshot, cons
     if (options_.watch && !view.jobs.empty())
         options_.watch(reclaim_view(snapshot, offers, nodes, wanted, true).problem, answer);
     ++metrics_.reclaims;
-    metrics_.least_preemptions += std::llround(answer.least_weight);
+    metrics_.least_preemptions += least_jobs(view.problem, answer.least_weight);
     std::vector<Action> own = reclaim_moves(snapshot, offers, view, answer.returned, true);
     count(own);
     metrics_.let_end +=
