@@ -44,6 +44,13 @@ with_accounting() {
 }
 
 # ---- QOS ----------------------------------------------------------------------------------------------
+# Nobody changes a job, nor can Arena start it, before slurmdbd has said by what number it knows it.
+all_known() {
+    local ids
+    ids=$(squeue -h -o %i | sort -u | paste -sd,)
+    [[ ! $ids || $(sacct -n -X -a -o JobID -j "$ids" | wc -l) -ge $(tr , '\n' <<<"$ids" | wc -l) ]]
+}
+ends() { wait_until all_known && end_of "$1"; }
 quality_of_service() {
     ask a 4 60
     ask b 4 60
@@ -52,19 +59,19 @@ quality_of_service() {
     ask l2 4 60 --qos=low
     ask h1 4 60 --qos=high
     now_run "a b" "nobody stops for a QOS"
-    ok "$kind: one ends" end_of a
+    ok "$kind: one ends" ends a
     now_run "b h1" "a high QOS goes before who came earlier with a low one"
-    ok "$kind: one ends" end_of b
+    ok "$kind: one ends" ends b
     now_run "h1 l1" "then who came first"
     # ---- a waiting job gets another one ----
     ask l3 4 60 --qos=low
     ok "$kind: a job gets a high QOS" scontrol update JobId="${job[l3]}" QOS=high
     now_run "h1 l1" "which stops nobody"
-    ok "$kind: one ends" end_of h1
+    ok "$kind: one ends" ends h1
     now_run "l1 l3" "a QOS that a job got while it waited counts"
     # ---- a QOS gets another priority ----
     ask o1 4 60 --qos=other
-    ok "$kind: one ends" end_of l1
+    ok "$kind: one ends" ends l1
     now_run "l2 l3" "the QOS of the lowest priority waits"
     ask l4 4 60 --qos=low
     ok "$kind: its priority is raised" sacct_do modify qos other set priority=500
@@ -72,7 +79,7 @@ quality_of_service() {
     ok "$kind: it counts for jobs that wait" counted o1 l4
     ask l5 4 60 --qos=low
     now_run "l2 l3" "which stops nobody"
-    ok "$kind: one ends" end_of l2
+    ok "$kind: one ends" ends l2
     now_run "l3 o1" "and counts for the job that waited with it"
     ok "$kind: all jobs go" none_left
 }
@@ -88,15 +95,15 @@ three_classes() {
     ask m2 4 100 --qos=mid
     ask l2 4 100 --qos=low
     ask short 4 5 --qos=low
-    ok "$kind: one ends" end_of a
+    ok "$kind: one ends" ends a
     now_run "b short" "of all classes only who ends in time passes the highest"
-    ok "$kind: that one ends" end_of short
+    ok "$kind: that one ends" ends short
     now_run b "and nobody else does"
-    ok "$kind: the other one ends" end_of b
+    ok "$kind: the other one ends" ends b
     now_run wide "then the highest class starts"
-    ok "$kind: it ends" end_of wide
+    ok "$kind: it ends" ends wide
     now_run "m1 m2" "then the middle one, whoever of the lowest came first"
-    ok "$kind: one ends" end_of m1
+    ok "$kind: one ends" ends m1
     now_run "l1 m2" "then the lowest"
     ok "$kind: all jobs go" none_left
 }

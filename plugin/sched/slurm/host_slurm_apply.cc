@@ -174,9 +174,11 @@ ApplyResult hold_because(job_record_t* job, const std::string& why,
 }
 
 ApplyResult hold_after(job_record_t* job, int rc, const char* doing) {
-    const bool never = rc == ESLURM_REQUESTED_NODE_CONFIG_UNAVAILABLE;
-    return hold_because(job, fmt::format("{}: {}", doing, slurm_strerror(rc)),
-                        never ? ApplyOutcome::never : ApplyOutcome::retry);
+    auto outcome = ApplyOutcome::retry;
+    if (rc == ESLURM_REQUESTED_NODE_CONFIG_UNAVAILABLE) outcome = ApplyOutcome::never;
+    // slurmdbd has not said yet by what number it knows the job: nothing is wrong with the shape.
+    if (rc == ESLURM_JOB_SETTING_DB_INX) outcome = ApplyOutcome::stale;
+    return hold_because(job, fmt::format("{}: {}", doing, slurm_strerror(rc)), outcome);
 }
 
 /// Held again it would lose its place to jobs behind it, for nodes that may be free in a moment.
