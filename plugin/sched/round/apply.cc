@@ -45,7 +45,7 @@ class Application {
     void requeue(const JobView& job);
     void leave(const Order& order);
     void note_avoided(const Order& order);
-    [[nodiscard]] Shape shape_for(const PlannedJob& planned, const Offer& offer,
+    [[nodiscard]] Shape shape_for(const PlannedJob& planned, const Action& action,
                                   std::string_view state) const;
     [[nodiscard]] std::vector<std::string> names_of(const std::vector<NodeIndex>& avoided,
                                                     const std::vector<NodeIndex>& kept) const;
@@ -231,8 +231,11 @@ std::vector<std::string> Application::names_of(const std::vector<NodeIndex>& avo
     return {names.begin(), names.end()};
 }
 
-Shape Application::shape_for(const PlannedJob& planned, const Offer& offer,
+/// What is kept for promised jobs is not Slurm's to give to this one, also where it waits released
+/// because its start did not succeed.
+Shape Application::shape_for(const PlannedJob& planned, const Action& action,
                              std::string_view state) const {
+    const Offer& offer = action.offer;
     const Request& request = planned.wanted->request;
     const JobState& job = round_.snapshot.jobs[planned.state];
     Shape shape;
@@ -244,7 +247,7 @@ Shape Application::shape_for(const PlannedJob& planned, const Offer& offer,
     shape.cpus_per_task = std::max<std::int64_t>(
         job.cpus_per_gpu * offer.grid.gpus_per_node / shape.tasks_per_node, 1);
     write_memory(shape, request, job);
-    shape.exclude = names_of(planned.view->avoided, {});
+    shape.exclude = names_of(planned.view->avoided, action.kept);
     shape.environment = launch_environment(request, offer);
     for (std::string& variable : watch_environment(request, books_.site.config))
         shape.environment.push_back(std::move(variable));
@@ -261,9 +264,7 @@ void Application::start(const PlannedJob& planned, const Action& action) {
     for (NodeIndex index : action.nodes) nodes.push_back(round_.snapshot.nodes[index].name);
     const JobView& job = *planned.view;
     const Grid& grid = action.offer.grid;
-    Shape shape = shape_for(planned, action.offer, "running");
-    // Where it does not start, it may wait released: not with nodes of promised jobs.
-    shape.exclude = names_of(job.avoided, action.kept);
+    Shape shape = shape_for(planned, action, "running");
     if (action.place < job.slots.size()) shape.partition = job.slots[action.place].partition;
     if (const auto lent = books_.loans.lent_among(nodes); !lent.empty()) {
         shape.on_lent = true;
@@ -379,16 +380,12 @@ void Application::release(const PlannedJob& planned, const Action& action) {
           .reason = action.reason,
           .shown = Note::Shown::released,
           .chosen = grid});
-    // What is kept for promised jobs is not Slurm's to give to this one.
-    std::vector<std::string> exclude = names_of(job.avoided, action.kept);
     if (!job.facts.held) {
         const auto& current = books_.requests.plan(job.id, job.offer_json);
         const bool same = current && same_shape(*current, action.offer);
-        if (same && exclude == names_of(job.excluded, {})) return;
+        if (same && names_of(job.avoided, action.kept) == names_of(job.excluded, {})) return;
     }
-    Shape shape = shape_for(planned, action.offer, "released");
-    shape.exclude = std::move(exclude);
-    ApplyResult result = host_.release(shape);
+    ApplyResult result = host_.release(shape_for(planned, action, "released"));
     // Nodes that it could have are kept for promised jobs, and will not be for long.
     if (result.outcome == ApplyOutcome::never && !action.kept.empty())
         result.outcome = ApplyOutcome::retry;

@@ -24,11 +24,15 @@ namespace {
 constexpr double recovery_s = 8;
 
 /// Jobs that have their nodes first, then by their place in the queue.
+/// By when it was submitted, and as what.
+auto submission(const JobView& job) {
+    return std::make_tuple(job.submit_s, submitted_as(job), job.array.task);
+}
+
 bool before(const JobView& a, const JobView& b) {
     const auto place = [](const JobView& job) {
         const bool waits = job.facts.state == HostJobState::pending;
-        return std::make_tuple(waits, waits ? -job.priority : 0, job.submit_s, submitted_as(job),
-                               job.array.task);
+        return std::make_tuple(waits, waits ? -job.priority : 0, submission(job));
     };
     return place(a) < place(b);
 }
@@ -195,10 +199,8 @@ void Intake::sort_jobs() {
     std::vector<PlannedJob*> sorted;
     for (auto& [id, planned] : round_.planned) sorted.push_back(&planned);
     std::sort(sorted.begin(), sorted.end(), [](const PlannedJob* a, const PlannedJob* b) {
-        const auto submitted = [](const JobView& job) {
-            return std::make_tuple(job.submit_s, submitted_as(job), job.array.task, job.id);
-        };
-        return submitted(*a->view) < submitted(*b->view);
+        return std::make_tuple(submission(*a->view), a->view->id) <
+               std::make_tuple(submission(*b->view), b->view->id);
     });
     std::vector<JobState> jobs;
     jobs.reserve(sorted.size());
