@@ -176,8 +176,7 @@ ApplyResult hold_because(job_record_t* job, const std::string& why,
 ApplyResult hold_after(job_record_t* job, int rc, const char* doing) {
     auto outcome = ApplyOutcome::retry;
     if (rc == ESLURM_REQUESTED_NODE_CONFIG_UNAVAILABLE) outcome = ApplyOutcome::never;
-    // slurmdbd has not said yet by what number it knows the job: nothing is wrong with the shape.
-    if (rc == ESLURM_JOB_SETTING_DB_INX) outcome = ApplyOutcome::stale;
+    if (waits_for_slurmdbd(rc)) outcome = ApplyOutcome::stale;  // nothing is wrong with the shape
     return hold_because(job, fmt::format("{}: {}", doing, slurm_strerror(rc)), outcome);
 }
 
