@@ -81,8 +81,8 @@ inline std::string cpus_as_tres([[maybe_unused]] int cpus) {
 #endif
 }
 
-/// Slurmdbd has not said yet by what number it knows the job, so that the job cannot change now. From
-/// 24.11 on slurmctld makes that number itself, and no such error is left.
+/// Slurmdbd has not said yet by what number it knows the job, so that the job cannot change now.
+/// From 24.11 on slurmctld makes that number itself, and no such error is left.
 inline bool waits_for_slurmdbd([[maybe_unused]] int rc) {
 #if SLURM_VERSION_NUMBER < SLURM_VERSION_NUM(24, 11, 0)
     return rc == ESLURM_JOB_SETTING_DB_INX;
