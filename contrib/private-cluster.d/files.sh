@@ -179,6 +179,7 @@ END
             "Port=$(bracket '' $((port + first)) $((port + last))) CPUs=${cpus:-$n}" \
             "RealMemory=$memory$gres Feature=$type State=UNKNOWN"
     done
+    [[ ! $topology ]] || echo "TopologyPlugin=topology/${topology%%:*}"
     if [[ $preempt == yes ]]; then
         printf '%s\n' PreemptType=preempt/partition_prio PreemptMode=REQUEUE
         echo "PartitionName=high Nodes=ALL PriorityTier=10 PreemptMode=OFF State=UP MaxTime=INFINITE"
@@ -187,6 +188,30 @@ END
     for n in ${conf_extra[@]+"${conf_extra[@]}"}; do
         if [[ -f $n ]]; then cat "$n"; else printf '%s\n' "$n"; fi
     done
+}
+
+# names PREFIX COUNT: "leaf[1-3]"
+names() { bracket "$1" 1 "$2"; }
+
+write_topology_conf() {
+    local kind=${topology%%:*} size=${topology#*:} word=SwitchName leaf=leaf n=0 first last pods leaves
+    leaves=${size#*x} size=${size%x*}
+    [[ $kind == tree ]] || word=BlockName leaf=block
+    for ((first = 1; first <= node_count; first = last + 1)); do
+        last=$((first + size - 1 < node_count ? first + size - 1 : node_count))
+        echo "$word=$leaf$((++n)) Nodes=$(bracket n "$first" "$last")"
+    done
+    if [[ $kind == block ]]; then
+        echo "BlockSizes=$size"
+    elif [[ $topology != *x* ]]; then
+        echo "SwitchName=spine Switches=$(names leaf "$n")"
+    else
+        for ((pods = 0, first = 1; first <= n; first = last + 1)); do
+            last=$((first + leaves - 1 < n ? first + leaves - 1 : n))
+            echo "SwitchName=pod$((++pods)) Switches=$(bracket leaf "$first" "$last")"
+        done
+        echo "SwitchName=core Switches=$(names pod "$pods")"
+    fi
 }
 
 # GPU types of the nodes, each once.
@@ -287,6 +312,7 @@ write_files() {
     write_slurm_conf >"$dir/slurm.conf"
     [[ ! $accounting ]] || write_accounting_files
     write_gres_conf >"$dir/gres.conf"
+    [[ ! $topology ]] || write_topology_conf >"$dir/topology.conf"
     # No control groups: a cluster may run in a container or as a normal user. Before 24.05 slurmd loads one of its
     # two plug-ins whatever the configuration says, and v2 insists on a mounted hierarchy; v1 then does nothing.
     if slurm_has 24.05; then echo "CgroupPlugin=disabled"; else echo "CgroupPlugin=cgroup/v1"; fi >"$dir/cgroup.conf"
