@@ -162,6 +162,7 @@ libarena_policy_la_SOURCES = \
 	src/policy/forecast.h src/policy/forecast.cc \
 	src/policy/holds.h src/policy/holds.cc \
 	src/policy/knapsack.h src/policy/knapsack.cc \
+	src/policy/fabric.h src/policy/fabric.cc \
 	src/policy/packing.h src/policy/packing.cc \
 	src/policy/places.h \
 	src/policy/policy.h src/policy/policy.cc \

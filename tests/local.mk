@@ -105,7 +105,7 @@ black_box_tests = \
 	tests/issues/i0016-a9-records-kept-once.t tests/issues/i0016-b5-place-and-time.t \
 	tests/issues/i0017-c1-private-cluster.t tests/issues/i0017-c2-pasted-plan.t \
 	tests/t0320-cluster-changes.t \
-	tests/t0330-installed.t tests/t0332-other-slurm.t tests/t0334-kept-config.t tests/t0336-reconfigures.t tests/t0335-bare-debian.t \
+	tests/t0330-installed.t tests/t0332-other-slurm.t tests/t0334-kept-config.t tests/t0336-reconfigures.t tests/t0338-topology.t tests/t0335-bare-debian.t \
 	tests/t0340-accounting.t \
 	tests/t0345-order.t tests/t0347-order-accounting.t tests/t0348-promise-restart.t \
 	tests/t0346-believed-work.t \
@@ -219,6 +219,7 @@ TESTS += tests/unit/properties_test tests/unit/test_arena_properties
 endif
 tests_unit_properties_test_LDADD = $(baselines_libs) -lrapidcheck
 tests_unit_test_arena_properties_LDADD = $(baselines_libs) -lrapidcheck
+tests_unit_test_fabric_LDADD = $(baselines_libs) $(CHECK_LIBS)
 tests_unit_test_layouts_LDADD = $(baselines_libs) $(CHECK_LIBS)
 tests_unit_test_promises_LDADD = $(baselines_libs) $(CHECK_LIBS)
 # Built by `make check`, run by tests/bench/planner-budget.
@@ -311,9 +312,9 @@ EXTRA_DIST += tests/golden tests/data tests/fuzz/parse_yaml.cc tests/fuzz/parse_
 # ---- simulator --------------------------------------------------------------------------------
 if HAVE_CHECK
 check_PROGRAMS += tests/unit/test_simulator tests/unit/test_arena_policy tests/unit/test_policies \
-	tests/unit/test_fairness tests/unit/test_page tests/unit/test_appointed tests/unit/test_arena_rigid tests/unit/test_layouts tests/unit/test_promises tests/unit/test_sim_slowdowns
+	tests/unit/test_fairness tests/unit/test_page tests/unit/test_appointed tests/unit/test_arena_rigid tests/unit/test_fabric tests/unit/test_layouts tests/unit/test_promises tests/unit/test_sim_slowdowns
 TESTS += tests/unit/test_simulator tests/unit/test_arena_policy tests/unit/test_policies \
-	tests/unit/test_fairness tests/unit/test_page tests/unit/test_appointed tests/unit/test_arena_rigid tests/unit/test_layouts tests/unit/test_promises tests/unit/test_sim_slowdowns
+	tests/unit/test_fairness tests/unit/test_page tests/unit/test_appointed tests/unit/test_arena_rigid tests/unit/test_fabric tests/unit/test_layouts tests/unit/test_promises tests/unit/test_sim_slowdowns
 endif
 EXTRA_DIST += tests/fuzz/apply_comment.cc tests/fuzz/parse_gres_config.cc tests/fuzz/parse_check_request.cc tests/fuzz/parse_mark.cc tests/fuzz/parse_node_check.cc tests/fuzz/parse_node_extra.cc \
 	tests/fuzz/parse_offer_json.cc tests/fuzz/parse_plan_pin.cc tests/fuzz/parse_profile_request.cc \

@@ -162,6 +162,16 @@ inline int credential_lifetime_s() {
 #endif
 }
 
+/// "s0.s4.n1" and "switch.switch.node" for n1; "b8.n1" and "block.node"; "n1" and "node" where
+/// nothing is known of the network. Both are the caller's to free. Another name since 23.11.
+inline int node_address(char* name, char** address, char** pattern) {
+#if SLURM_VERSION_NUMBER < SLURM_VERSION_NUM(23, 11, 0)
+    return slurm_topo_get_node_addr(name, address, pattern);
+#else
+    return topology_g_get_node_addr(name, address, pattern);
+#endif
+}
+
 // ---- calls -------------------------------------------------------------------------------------
 
 namespace compat {

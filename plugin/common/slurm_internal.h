@@ -48,9 +48,11 @@ extern "C" {
 #include "src/interfaces/gres.h"
 #include "src/interfaces/job_submit.h"
 #include "src/interfaces/priority.h"
+#include "src/interfaces/topology.h"
 #else
 #include "src/common/gres.h"
 #include "src/common/slurm_priority.h"
+#include "src/common/slurm_topology.h"
 #include "src/slurmctld/job_submit.h"
 #endif
 // need slurmctld.h before them

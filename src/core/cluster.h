@@ -2,7 +2,13 @@
 // What a policy sees: nodes, jobs and their offers at one moment.
 #pragma once
 
+#include <cstdint>
 #include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "core/offer.h"
 
@@ -10,6 +16,37 @@ namespace arena {
 
 using JobId = std::uint32_t;
 using NodeIndex = std::uint32_t;  ///< index into Snapshot::nodes
+
+/// What Slurm's topology plug-in says of the network. `flat`: nothing. `tree`: switches above
+/// switches; a job of several nodes has them under one topmost switch. `block`: nodes in blocks; a
+/// job has them in as few blocks as its number of nodes needs.
+enum class NetworkKind { flat, tree, block };
+
+std::string_view to_string(NetworkKind);
+std::optional<NetworkKind> parse_network_kind(std::string_view);
+
+/// A switch, or a block.
+struct Switch {
+    std::string name = {};
+    std::int32_t above = -1;  ///< index of the switch that it hangs on; -1: none is above it
+    bool operator==(const Switch&) const = default;
+};
+
+/// Collects the switches of many nodes: each path of names becomes an index. A switch has the same
+/// name twice where it hangs on different ones.
+class SwitchTable {
+  public:
+    /// Index of the last switch of the path, outermost first; -1 for an empty one.
+    std::int32_t add(const std::vector<std::string>& path);
+    [[nodiscard]] std::vector<Switch> take() { return std::move(switches_); }
+
+  private:
+    std::vector<Switch> switches_;
+    std::map<std::pair<std::int32_t, std::string>, std::int32_t> known_;
+};
+
+/// Names from the outermost switch to this one; none for -1.
+std::vector<std::string> path_of(const std::vector<Switch>&, std::int32_t leaf);
 
 struct NodeState {
     std::string name = {};
@@ -25,6 +62,9 @@ struct NodeState {
     /// GPUs of another type in the node of the entry before: the same name, CPUs and memory. What
     /// is free of these is stated in each of the node's entries, and goes from all of them.
     bool same_node = false;
+    std::int32_t leaf = -1;   ///< index into Snapshot::switches of what it hangs on; -1: nothing
+    std::int64_t weight = 1;  ///< Slurm's: nodes of a lower weight are taken first
+    double boot_s = 0;        ///< seconds until it can start a job, at most; 0: it is up
     bool operator==(const NodeState&) const = default;
 };
 
@@ -133,6 +173,8 @@ struct Snapshot {
     std::vector<std::vector<NodeIndex>> node_sets;
     std::vector<JobState> jobs;
     std::vector<Occupied> others = {};  ///< what is not free because of jobs that are not in `jobs`
+    NetworkKind topology = NetworkKind::flat;
+    std::vector<Switch> switches = {};  ///< each after the one above it
     bool operator==(const Snapshot&) const = default;
 };
 

@@ -12,11 +12,48 @@
 
 namespace arena {
 namespace {
+constexpr std::pair<NetworkKind, std::string_view> topologies[] = {
+    {NetworkKind::flat, "flat"}, {NetworkKind::tree, "tree"}, {NetworkKind::block, "block"}};
+}
+
+std::string_view to_string(NetworkKind topology) {
+    for (const auto& [value, word] : topologies)
+        if (value == topology) return word;
+    return "flat";
+}
+
+std::optional<NetworkKind> parse_network_kind(std::string_view text) {
+    for (const auto& [value, word] : topologies)
+        if (word == text) return value;
+    return std::nullopt;
+}
+
+std::int32_t SwitchTable::add(const std::vector<std::string>& path) {
+    std::int32_t last = -1;
+    for (const std::string& name : path) {
+        const auto next = static_cast<std::int32_t>(switches_.size());
+        const auto [at, is_new] = known_.try_emplace({last, name}, next);
+        if (is_new) switches_.push_back({name, last});
+        last = at->second;
+    }
+    return last;
+}
+
+std::vector<std::string> path_of(const std::vector<Switch>& switches, std::int32_t leaf) {
+    std::vector<std::string> path;
+    for (; leaf >= 0; leaf = switches[static_cast<std::size_t>(leaf)].above)
+        path.push_back(switches[static_cast<std::size_t>(leaf)].name);
+    std::reverse(path.begin(), path.end());
+    return path;
+}
+
+namespace {
 
 constexpr std::int64_t big = std::int64_t{1} << 50;
 constexpr double huge = 1e30;
 constexpr std::size_t max_items = std::size_t{1} << 20;
 constexpr std::size_t max_node_sets = 4096, max_places = 1024;
+constexpr std::size_t max_levels = 16;  // of switches
 constexpr std::size_t max_offers = 65536;
 constexpr std::size_t max_reason = 1024;
 constexpr int schema_version = 1;
@@ -104,6 +141,8 @@ Json json_of(const NodeState& node) {
     if (node.returning_s != 0) json["returning"] = node.returning_s;
     if (node.slow != 1) json["slow"] = node.slow;
     if (node.same_node) json["same_node"] = true;
+    if (node.weight != 1) json["weight"] = node.weight;
+    if (node.boot_s != 0) json["boot_s"] = node.boot_s;
     return json;
 }
 
@@ -120,6 +159,8 @@ void read(const Json& json, const std::string& where, std::optional<Error>& erro
     if (fields.has("returning")) fields.number("returning", out.returning_s, 0, huge);
     if (fields.has("slow")) fields.number("slow", out.slow, 1, huge);
     if (fields.has("same_node")) fields.boolean("same_node", out.same_node);
+    if (fields.has("weight")) fields.integer("weight", out.weight, 0, UINT32_MAX);
+    if (fields.has("boot_s")) fields.number("boot_s", out.boot_s, 0, huge);
 }
 
 void put_history(const JobState& job, Json& json) {
@@ -406,6 +447,26 @@ void read(const Json& json, const std::string& where, std::optional<Error>& erro
     fields.number("until_s", out.until_s, 0, huge);
 }
 
+/// Paths of nodes, outermost switch first, become indices.
+void read_switches(const JsonFields& fields, Snapshot& out) {
+    out.topology = NetworkKind::flat;
+    out.switches.clear();
+    if (!fields.has("topology")) return;
+    fields.word("topology", out.topology, &parse_network_kind, "one of flat, tree, block");
+    const Json* nodes = fields.list("nodes", max_items);
+    if (nodes == nullptr || nodes->size() != out.nodes.size()) return;
+    SwitchTable table;
+    for (std::size_t n = 0; n < out.nodes.size(); ++n) {
+        std::vector<std::string> path;
+        std::optional<Error> error;
+        const JsonFields node((*nodes)[n], "", error);
+        if (node.has("switches")) node.texts("switches", path, max_levels, limits::name_bytes);
+        if (error) return fields.refuse("nodes", "switches that are lists of at most 16 names");
+        out.nodes[n].leaf = table.add(path);
+    }
+    out.switches = table.take();
+}
+
 }  // namespace
 
 Json json_of(const Snapshot& snapshot) {
@@ -413,6 +474,11 @@ Json json_of(const Snapshot& snapshot) {
               {"generation", snapshot.generation}, {"nodes", list_of(snapshot.nodes)},
               {"node_sets", snapshot.node_sets},   {"jobs", list_of(snapshot.jobs)}};
     if (!snapshot.others.empty()) json["others"] = list_of(snapshot.others);
+    if (snapshot.topology == NetworkKind::flat) return json;
+    json["topology"] = to_string(snapshot.topology);
+    for (std::size_t n = 0; n < snapshot.nodes.size(); ++n)
+        if (snapshot.nodes[n].leaf >= 0)
+            json["nodes"][n]["switches"] = path_of(snapshot.switches, snapshot.nodes[n].leaf);
     return json;
 }
 
@@ -426,6 +492,7 @@ void read(const Json& json, const std::string& where, std::optional<Error>& erro
     read_list(fields, "jobs", max_items, error, out.jobs);
     out.others.clear();
     if (fields.has("others")) read_list(fields, "others", max_items, error, out.others);
+    if (fields.ok()) read_switches(fields, out);
     if (fields.ok()) check(out, fields);
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <map>
 
 #include "policy/places.h"
 
@@ -12,23 +13,33 @@ namespace arena {
 Packing::Packing(const Problem& problem, Ties ties)
     : problem_(&problem),
       ties_(ties),
-      buckets_(problem.types()),
+      fabric_(std::make_shared<const Fabric>(problem.snapshot())),
+      rooms_(problem.types()),
       free_of_type_(problem.types(), 0) {
     const Snapshot& snapshot = problem.snapshot();
     free_.reserve(snapshot.nodes.size());
+    std::vector<std::size_t> strides(problem.types(), 0);
     for (NodeIndex i = 0; i < snapshot.nodes.size(); ++i) {
         const NodeState& node = snapshot.nodes[i];
-        const bool stays = node.returning_s == 0;  // else no CPU, so that nothing fits there
+        // else no CPU, so that nothing fits there
+        const bool stays = node.returning_s == 0 && !fabric_->is_outside(i);
         free_.push_back({.gpus = stays ? node.free_gpus : 0,
                          .cpus = stays ? node.free_cpus : INT64_MIN / 2,
                          .memory_mb = node.free_memory_mb,
                          .type = problem.type_of_node(i),
                          .same_node = node.same_node});
         if (free_.back().type < 0) continue;
-        auto& by_free = buckets_[static_cast<std::size_t>(free_.back().type)];
-        const auto most = static_cast<std::size_t>(std::max(node.total_gpus, node.free_gpus));
-        if (by_free.size() <= most) by_free.resize(most + 1);
-        free_of_type_[static_cast<std::size_t>(free_.back().type)] += free_.back().gpus;
+        std::size_t& stride = strides[static_cast<std::size_t>(free_.back().type)];
+        stride = std::max(stride,
+                          static_cast<std::size_t>(std::max(node.total_gpus, node.free_gpus)) + 1);
+    }
+    for (std::size_t t = 0; t < rooms_.size(); ++t) {
+        widen(rooms_[t], strides[t]);
+        if (!fabric_->is_flat()) rooms_[t].free_of_leaf.resize(fabric_->leaves());
+    }
+    for (NodeIndex i = 0; i < free_.size(); ++i) {
+        if (free_[i].type < 0) continue;
+        count(i, free_[i].gpus);
         enter(i);
     }
     auto sets = std::make_shared<Sets>();
@@ -41,17 +52,31 @@ Packing::Packing(const Problem& problem, Ties ties)
     in_set_ = std::move(sets);
 }
 
+void Packing::widen(Room& room, std::size_t stride) const {
+    std::vector<Bucket> wider(groups() * stride);
+    for (std::size_t b = 0; b < room.buckets.size(); ++b)
+        wider[b / room.stride * stride + b % room.stride] = std::move(room.buckets[b]);
+    room.buckets = std::move(wider);
+    room.stride = stride;
+}
+
+void Packing::count(NodeIndex index, std::int64_t gpus) {
+    const auto type = static_cast<std::size_t>(free_[index].type);
+    free_of_type_[type] += gpus;
+    if (!rooms_[type].free_of_leaf.empty())
+        rooms_[type].free_of_leaf[fabric_->leaf_of(index)] += gpus;
+}
+
 void Packing::enter(NodeIndex index) {
-    Free& node = free_[index];
-    auto& list = bucket(node);
+    Bucket& list = bucket(index);
     if (ties_ == Ties::first)
         return void(list.insert(std::upper_bound(list.begin(), list.end(), index), index));
-    node.slot = static_cast<std::uint32_t>(list.size());
+    free_[index].slot = static_cast<std::uint32_t>(list.size());
     list.push_back(index);
 }
 
 void Packing::leave(NodeIndex index) {
-    auto& list = bucket(free_[index]);
+    Bucket& list = bucket(index);
     if (ties_ == Ties::first) return void(std::erase(list, index));
     const std::uint32_t slot = free_[index].slot;
     list[slot] = list.back();
@@ -65,11 +90,10 @@ void Packing::change(const JobState& job, NodeIndex index, std::int64_t gpus) {
     leave(index);
     node.gpus += gpus;
     change_shared(index, gpus * job.cpus_per_gpu, gpus * job.memory_mb_per_gpu);
-    auto& by_free = buckets_[static_cast<std::size_t>(node.type)];
-    if (by_free.size() <= static_cast<std::size_t>(node.gpus)) {
-        by_free.resize(static_cast<std::size_t>(node.gpus) + 1);
-    }
-    free_of_type_[static_cast<std::size_t>(node.type)] += gpus;
+    Room& room = rooms_[static_cast<std::size_t>(node.type)];
+    if (room.stride <= static_cast<std::size_t>(node.gpus))
+        widen(room, static_cast<std::size_t>(node.gpus) + 1);
+    count(index, gpus);
     enter(index);
 }
 
@@ -151,7 +175,7 @@ void Packing::leave_open(const Task& task, const Offer& offer, std::span<const N
 void Packing::close(NodeIndex index) {
     Free& node = free_[index];
     leave(index);
-    free_of_type_[static_cast<std::size_t>(node.type)] -= node.gpus;
+    count(index, -node.gpus);
     node.gpus = 0;
     enter(index);
 }
@@ -170,23 +194,127 @@ bool Packing::has_resources(const Task& task, NodeIndex index, std::int64_t per_
     return node.memory_mb >= per_node * job.memory_mb_per_gpu;
 }
 
-/// Adds nodes of that owner, the fullest first, that are not taken yet, until there are so many.
-void Packing::collect(const Task& task, const Choice& choice, const Place& place, Owner owner,
-                      std::size_t wanted, Placement& out) const {
-    const auto& by_free = buckets_[static_cast<std::size_t>(choice.type)];
-    const std::size_t before = out.nodes.size();
-    for (auto left = static_cast<std::size_t>(out.gpus_per_node); left < by_free.size(); ++left) {
-        for (const NodeIndex index : by_free[left]) {
-            if (out.nodes.size() >= wanted) return;
-            if (owner != Owner::any && (*lent_)[index] != (owner == Owner::lent)) continue;
-            if (!is_in_set(place.node_set, index) ||
-                !has_resources(task, index, out.gpus_per_node) ||
-                !is_left_over(*task.job, index, out.gpus_per_node, out.outlasts, out.own))
-                continue;
-            const auto end = out.nodes.begin() + static_cast<std::ptrdiff_t>(before);
-            if (std::find(out.nodes.begin(), end, index) == end) out.nodes.push_back(index);
+bool Packing::is_usable(const Search& search, NodeIndex index, const Placement& out) const {
+    if (search.owner != Owner::any && (*lent_)[index] != (search.owner == Owner::lent))
+        return false;
+    if (!is_in_set(search.place.node_set, index) ||
+        !has_resources(search.task, index, out.gpus_per_node) ||
+        !is_left_over(*search.task.job, index, out.gpus_per_node, out.outlasts, out.own))
+        return false;
+    // Only loans ask more than once.
+    return lent_ == nullptr ||
+           std::find(out.nodes.begin(), out.nodes.end(), index) == out.nodes.end();
+}
+
+/// Adds nodes of that owner that are not taken yet, until there are so many.
+void Packing::collect(const Search& search, Placement& out) const {
+    if (out.nodes.size() >= search.wanted) return;
+    if (fabric_->is_flat()) return collect_any(search, out);
+    if (out.nodes.size() + 1 == search.wanted && (out.nodes.empty() || !fabric_->has_limits()))
+        return collect_one(search, out);
+    collect_near(search, out);
+}
+
+/// The fullest first.
+void Packing::collect_any(const Search& search, Placement& out) const {
+    const Room& room = room_of(search.choice);
+    for (auto left = static_cast<std::size_t>(out.gpus_per_node); left < room.stride; ++left)
+        for (std::size_t group = 0; group < groups(); ++group)
+            for (const NodeIndex index : room.bucket(group, left)) {
+                if (out.nodes.size() >= search.wanted) return;
+                if (is_usable(search, index, out)) out.nodes.push_back(index);
+            }
+}
+
+/// Of the lowest class the fullest, of these one of the leaf with the least room.
+void Packing::collect_one(const Search& search, Placement& out) const {
+    const Room& room = room_of(search.choice);
+    const std::uint32_t classes = fabric_->classes();
+    std::vector<std::pair<std::int64_t, std::uint32_t>> leaves;
+    for (std::uint32_t c = 0; c < classes; ++c)
+        for (auto left = static_cast<std::size_t>(out.gpus_per_node); left < room.stride; ++left) {
+            leaves.clear();
+            for (std::uint32_t leaf = 0; leaf < fabric_->leaves(); ++leaf)
+                if (!room.bucket(std::size_t{leaf} * classes + c, left).empty())
+                    leaves.emplace_back(room.free_of_leaf[leaf], leaf);
+            std::sort(leaves.begin(), leaves.end());
+            for (const auto& [free, leaf] : leaves)
+                for (const NodeIndex index : room.bucket(std::size_t{leaf} * classes + c, left)) {
+                    if (!is_usable(search, index, out)) continue;
+                    out.nodes.push_back(index);
+                    return;
+                }
         }
+}
+
+/// Those that the task may have of a leaf, the lowest classes and the fullest first.
+std::vector<NodeIndex> Packing::usable_on(const Search& search, std::uint32_t leaf,
+                                          std::uint32_t classes, const Placement& out) const {
+    const Room& room = room_of(search.choice);
+    std::vector<NodeIndex> nodes;
+    for (std::uint32_t c = 0; c < classes; ++c)
+        for (auto left = static_cast<std::size_t>(out.gpus_per_node); left < room.stride; ++left)
+            for (const NodeIndex n : room.bucket(std::size_t{leaf} * fabric_->classes() + c, left))
+                if (is_usable(search, n, out)) nodes.push_back(n);
+    return nodes;
+}
+
+/// Takes nodes of the first so many classes, from the leaves that Fabric::choose() says. What a
+/// leaf has room for is counted by free GPUs first; who may be taken is looked at only where it is
+/// chosen.
+bool Packing::take_shares(const Search& search, std::uint32_t classes, Placement& out) const {
+    const Room& room = room_of(search.choice);
+    std::vector<std::int64_t> rooms(fabric_->leaves(), 0);
+    for (std::uint32_t leaf = 0; leaf < rooms.size(); ++leaf)
+        for (std::uint32_t c = 0; c < classes; ++c)
+            for (auto left = static_cast<std::size_t>(out.gpus_per_node); left < room.stride;
+                 ++left)
+                rooms[leaf] +=
+                    std::ssize(room.bucket(std::size_t{leaf} * fabric_->classes() + c, left));
+    std::map<std::uint32_t, std::vector<NodeIndex>> usable;
+    std::vector<Fabric::Share> shares;
+    const auto wanted = static_cast<std::int64_t>(search.wanted - out.nodes.size());
+    while (fabric_->choose(rooms, wanted, shares)) {
+        bool is_known = true;
+        for (const Fabric::Share& share : shares) {
+            const auto [at, is_new] = usable.try_emplace(share.leaf);
+            if (!is_new) continue;
+            at->second = usable_on(search, share.leaf, classes, out);
+            is_known = is_known && std::ssize(at->second) == rooms[share.leaf];
+            rooms[share.leaf] = std::ssize(at->second);
+        }
+        if (!is_known) continue;
+        for (const Fabric::Share& share : shares) {
+            const auto& nodes = usable.at(share.leaf);
+            out.nodes.insert(out.nodes.end(), nodes.begin(), nodes.begin() + share.nodes);
+        }
+        return true;
     }
+    return false;
+}
+
+/// Of as few classes as have enough. Without limits, what there is where there are too few.
+void Packing::collect_near(const Search& search, Placement& out) const {
+    for (std::uint32_t classes = 1; classes <= fabric_->classes(); ++classes)
+        if (take_shares(search, classes, out)) return;
+    if (!fabric_->has_limits()) collect_any(search, out);
+}
+
+/// Where loans are, what is preferred of the job's own nodes and of lent ones first.
+void Packing::collect_all(const Task& task, const Choice& choice, const Place& place,
+                          Placement& out) const {
+    const auto wanted = static_cast<std::size_t>(choice.gpus / out.gpus_per_node);
+    if (lent_ != nullptr) {
+        const auto own =
+            static_cast<std::size_t>((own_gpus_ + out.gpus_per_node - 1) / out.gpus_per_node);
+        collect({task, choice, place, Owner::own, std::min(own, wanted)}, out);
+        collect({task, choice, place, Owner::lent, wanted}, out);
+    }
+    collect({task, choice, place, Owner::any, wanted}, out);
+    if (lent_ == nullptr || !fabric_->has_limits()) return;
+    if (out.nodes.size() == wanted && fabric_->allows(out.nodes)) return;
+    out.nodes.clear();
+    collect({task, choice, place, Owner::any, wanted}, out);
 }
 
 bool Packing::take(const Task& task, const Choice& choice, const Place& place,
@@ -197,12 +325,7 @@ bool Packing::take(const Task& task, const Choice& choice, const Place& place,
     out.gpus_per_node = per_node;
     out.outlasts = outlasted_by(task, problem_->run_s(task, *out.offer));
     out.own = own_hold(*task.job);
-    if (lent_ != nullptr) {
-        const auto own = static_cast<std::size_t>((own_gpus_ + per_node - 1) / per_node);
-        collect(task, choice, place, Owner::own, std::min(own, wanted), out);
-        collect(task, choice, place, Owner::lent, wanted, out);
-    }
-    collect(task, choice, place, Owner::any, wanted, out);
+    collect_all(task, choice, place, out);
     if (out.nodes.size() < wanted) return false;
     change_own(out.own, false);
     for (const NodeIndex index : out.nodes) {
@@ -233,17 +356,20 @@ bool Packing::place_as(const Task& task, const Choice& choice, const Offer& offe
 /// Whether some layout finds as many nodes for which usable(node, GPUs on it) is true.
 template <typename Usable>
 bool Packing::stands(const Task& task, const Choice& choice, Usable usable) const {
-    const auto& by_free = buckets_[static_cast<std::size_t>(choice.type)];
+    const Room& room = room_of(choice);
     const auto in_place = [&](const Place& place, std::int64_t per_node) {
-        std::int64_t wanted = choice.gpus / per_node;
+        const std::int64_t wanted = choice.gpus / per_node;
         if (!allows(place, *task.job, wanted, per_node)) return false;
-        for (auto left = static_cast<std::size_t>(per_node); left < by_free.size(); ++left) {
-            for (const NodeIndex index : by_free[left]) {
-                if (is_in_set(place.node_set, index) && usable(index, per_node) && --wanted <= 0)
-                    return true;
-            }
-        }
-        return false;
+        const bool counts_leaves = wanted > 1 && fabric_->has_limits();
+        std::vector<std::int64_t> found(counts_leaves ? fabric_->leaves() : 1, 0);
+        for (auto left = static_cast<std::size_t>(per_node); left < room.stride; ++left)
+            for (std::size_t group = 0; group < groups(); ++group)
+                for (const NodeIndex index : room.bucket(group, left)) {
+                    if (!is_in_set(place.node_set, index) || !usable(index, per_node)) continue;
+                    if (++found[counts_leaves ? fabric_->leaf_of(index) : 0] >= wanted) return true;
+                }
+        std::vector<Fabric::Share> shares;
+        return counts_leaves && fabric_->choose(found, wanted, shares);
     };
     return any_layout(choice, [&](const Offer&, std::int64_t per_node) {
         return any_place(*task.job, [&](const Place& place, std::uint32_t) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Puts choices on nodes: the same number of GPUs on each node of a job, fullest nodes first, so
-// that idle nodes stay whole. Keeps the nodes of a type in buckets by free GPUs, so that a
-// placement costs time in the nodes it takes, not in the nodes there are.
+// Puts choices on nodes: the same number of GPUs on each node of a job, close together in the
+// network (fabric.h), fullest nodes first, so that idle nodes stay whole. Keeps the nodes of a type
+// in buckets by leaf, class and free GPUs, so that a placement costs time in the nodes it takes and
+// the leaves there are, not in the nodes there are.
 #pragma once
 
 #include <memory>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "core/decision.h"
+#include "policy/fabric.h"
 #include "policy/holds.h"
 #include "policy/problem.h"
 
@@ -115,8 +117,9 @@ class Packing {
     }
     /// GPUs that the widest node of the type may have free.
     [[nodiscard]] std::int64_t widest(std::int32_t type) const {
-        return static_cast<std::int64_t>(buckets_[static_cast<std::size_t>(type)].size()) - 1;
+        return static_cast<std::int64_t>(rooms_[static_cast<std::size_t>(type)].stride) - 1;
     }
+    [[nodiscard]] const Fabric& fabric() const { return *fabric_; }
 
   private:
     struct Free {
@@ -135,16 +138,53 @@ class Packing {
     void change_spares(const JobState&, NodeIndex, std::int64_t gpus, std::uint32_t outlasts);
     void change_own(std::uint32_t own, bool held);
     enum class Owner { own, lent, any };
-    void collect(const Task&, const Choice&, const Place&, Owner, std::size_t wanted,
-                 Placement&) const;
+    /// Who asks for how many nodes of whose.
+    struct Search {
+        const Task& task;
+        const Choice& choice;
+        const Place& place;
+        Owner owner;
+        std::size_t wanted;
+    };
+    void collect_all(const Task&, const Choice&, const Place&, Placement&) const;
+    void collect(const Search&, Placement&) const;
+    void collect_any(const Search&, Placement&) const;
+    void collect_one(const Search&, Placement&) const;
+    void collect_near(const Search&, Placement&) const;
+    [[nodiscard]] bool take_shares(const Search&, std::uint32_t classes, Placement&) const;
+    [[nodiscard]] std::vector<NodeIndex> usable_on(const Search&, std::uint32_t leaf,
+                                                   std::uint32_t classes, const Placement&) const;
+    [[nodiscard]] bool is_usable(const Search&, NodeIndex, const Placement&) const;
     [[nodiscard]] bool has_resources(const Task&, NodeIndex, std::int64_t per_node) const;
     template <typename Usable>
     [[nodiscard]] bool stands(const Task&, const Choice&, Usable) const;
     void change(const JobState&, NodeIndex, std::int64_t gpus);
     void change_shared(NodeIndex, std::int64_t cpus, std::int64_t memory_mb);
-    [[nodiscard]] std::vector<NodeIndex>& bucket(const Free& node) {
-        return buckets_[static_cast<std::size_t>(node.type)][static_cast<std::size_t>(node.gpus)];
+    using Bucket = std::vector<NodeIndex>;
+    /// Nodes of one type. `buckets`: by group, that is leaf and class, then by free GPUs.
+    struct Room {
+        std::size_t stride = 0;  ///< of a group
+        std::vector<Bucket> buckets;
+        std::vector<std::int64_t> free_of_leaf;  ///< GPUs; empty where nothing is chosen by leaf
+        [[nodiscard]] const Bucket& bucket(std::size_t group, std::size_t gpus) const {
+            return buckets[group * stride + gpus];
+        }
+    };
+    [[nodiscard]] std::size_t groups() const {
+        return std::size_t{fabric_->leaves()} * fabric_->classes();
     }
+    [[nodiscard]] std::size_t group_of(NodeIndex n) const {
+        return std::size_t{fabric_->leaf_of(n)} * fabric_->classes() + fabric_->class_of(n);
+    }
+    [[nodiscard]] const Room& room_of(const Choice& c) const {
+        return rooms_[static_cast<std::size_t>(c.type)];
+    }
+    [[nodiscard]] Bucket& bucket(NodeIndex n) {
+        Room& room = rooms_[static_cast<std::size_t>(free_[n].type)];
+        return room.buckets[group_of(n) * room.stride + static_cast<std::size_t>(free_[n].gpus)];
+    }
+    void widen(Room&, std::size_t stride) const;
+    void count(NodeIndex, std::int64_t gpus);
     void enter(NodeIndex);
     void leave(NodeIndex);
 
@@ -157,7 +197,8 @@ class Packing {
     std::vector<Spare> spares_;  ///< by node
     std::vector<std::uint32_t> first_spare_;  ///< by node and one more; empty without holds
     std::vector<Free> free_;
-    std::vector<std::vector<std::vector<NodeIndex>>> buckets_;  ///< [type][free GPUs]
+    std::shared_ptr<const Fabric> fabric_;
+    std::vector<Room> rooms_;  ///< by type
     std::vector<std::int64_t> free_of_type_;
     using Sets = std::vector<std::vector<bool>>;
     std::shared_ptr<const Sets> in_set_;  ///< [node set][node]; empty when the set has every node

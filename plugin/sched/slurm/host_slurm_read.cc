@@ -270,14 +270,6 @@ CarrierView carrier_of(const job_record_t* job, const char* request) {
     return carrier;
 }
 
-/// What changes when Slurm reads its configuration again, and with it the tables that we count by.
-struct TablesStamp {
-    time_t configured = slurm_conf.last_update;
-    int nodes = node_record_count;
-    const void* table = node_record_table_ptr;
-    bool operator==(const TablesStamp&) const = default;
-};
-
 /// The reading of a cluster, from its first lock to its last.
 class Reading {
   public:

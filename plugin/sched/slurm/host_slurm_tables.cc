@@ -44,6 +44,13 @@ bool node_takes_jobs(const node_record_t* node) {
            (bit_test(share_node_bitmap, bit) || bit_test(idle_node_bitmap, bit));
 }
 
+/// ResumeTimeout for one that sleeps or wakes up.
+double boot_s(const node_record_t* node) {
+    const bool sleeps = IS_NODE_POWERED_DOWN(node) || IS_NODE_POWERING_DOWN(node) ||
+                        IS_NODE_POWERING_UP(node) || IS_NODE_POWER_UP(node);
+    return sleeps ? slurm_conf.resume_timeout : 0;
+}
+
 /// An entry for each GPU type.
 std::vector<NodeState> read_node(const node_record_t* node) {
     std::vector<GpuCount> counts;
@@ -61,8 +68,74 @@ std::vector<NodeState> read_node(const node_record_t* node) {
         state.free_cpus = node->cpus_efctv ? node->cpus_efctv : node->config_ptr->cpus;
         state.free_memory_mb = static_cast<std::int64_t>(node->real_memory - node->mem_spec_limit);
         state.same_node = parts.size() > 1;
+        state.weight = node->config_ptr->weight;
+        state.boot_s = boot_s(node);
     }
     return parts;
+}
+
+/// What Slurm's topology plug-in knows of the network, asked once after each reading of slurm.conf.
+struct Network {
+    TablesStamp stamp;
+    NetworkKind topology = NetworkKind::flat;
+    std::vector<Switch> switches;
+    std::vector<std::int32_t> leaf_of;  ///< by Slurm's index of the node; -1: on nothing
+};
+
+/// "s0.s4" of "s0.s4.n1". A level that the node is not below is empty there.
+std::vector<std::string> switches_in(std::string_view address) {
+    std::vector<std::string> path;
+    for (std::size_t dot; (dot = address.find('.')) != std::string_view::npos;) {
+        if (dot > 0) path.emplace_back(address.substr(0, dot));
+        address.remove_prefix(dot + 1);
+    }
+    return path;
+}
+
+NetworkKind topology_of(std::string_view pattern) {
+    if (pattern.starts_with("switch.")) return NetworkKind::tree;
+    return pattern.starts_with("block.") ? NetworkKind::block : NetworkKind::flat;
+}
+
+/// Node names have no dots: a name with one is taken off whole.
+std::string_view without_name(std::string_view address, std::string_view name) {
+    if (address.ends_with(name)) address.remove_suffix(name.size());
+    return address;
+}
+
+/// With TopoOptional Slurm keeps no job below one switch unless the job asks for it.
+bool may_part() {
+    return text_of(slurm_conf.topology_param).find("TopoOptional") != std::string::npos;
+}
+
+Network read_network() {
+    Network network;
+    SwitchTable table;
+    network.leaf_of.assign(static_cast<std::size_t>(node_record_count), -1);
+    for (int i = 0; i < node_record_count; ++i) {
+        const node_record_t* node = node_record_table_ptr[i];
+        if (!node || !node->name) continue;
+        char *address = nullptr, *pattern = nullptr;
+        if (node_address(node->name, &address, &pattern) == SLURM_SUCCESS && address && pattern) {
+            const NetworkKind topology = topology_of(pattern);
+            if (topology != NetworkKind::flat) {
+                network.topology = topology;
+                std::vector<std::string> path = switches_in(without_name(address, node->name));
+                if (topology == NetworkKind::tree && may_part()) path.insert(path.begin(), "any");
+                network.leaf_of[static_cast<std::size_t>(i)] = table.add(path);
+            }
+        }
+        xfree(address);
+        xfree(pattern);
+    }
+    network.switches = table.take();
+    return network;
+}
+
+const Network& known_network() {
+    static std::optional<Network> known;
+    if (!known || known->stamp != TablesStamp{}) known = read_network();
+    return *known;
 }
 
 struct PartitionWalk {
@@ -164,6 +237,9 @@ NodeTable read_nodes(ClusterView& view) {
     NodeTable table;
     table.ours.assign(static_cast<std::size_t>(node_record_count), -1);
     const ReservedNodes reserved = nodes_reserved_by_arena();
+    const Network& network = known_network();
+    view.snapshot.topology = network.topology;
+    view.snapshot.switches = network.switches;
     for (int i = 0; i < node_record_count; ++i) {
         const node_record_t* node = node_record_table_ptr[i];
         if (!node || !node->name) continue;
@@ -173,6 +249,7 @@ NodeTable read_nodes(ClusterView& view) {
             view.node_records.emplace(static_cast<NodeIndex>(view.snapshot.nodes.size()),
                                       *std::move(record));
         for (NodeState& state : read_node(node)) {
+            state.leaf = network.leaf_of[static_cast<std::size_t>(i)];
             view.node_cpus.push_back(state.free_cpus);
             view.node_memory_mb.push_back(state.free_memory_mb);
             view.snapshot.nodes.push_back(std::move(state));

@@ -21,6 +21,14 @@ struct NodeTable {
     const std::vector<NodeState>* nodes = nullptr;  ///< nullptr: each node has one entry
 };
 
+/// What changes when Slurm reads its configuration again, and with it the tables that we count by.
+struct TablesStamp {
+    time_t configured = slurm_conf.last_update;
+    int nodes = node_record_count;
+    const void* table = node_record_table_ptr;
+    bool operator==(const TablesStamp&) const = default;
+};
+
 NodeTable read_nodes(ClusterView& view);
 /// Neither down nor drained: takes jobs, at the latest when those that run there have ended.
 bool node_is_up(const node_record_t* node);

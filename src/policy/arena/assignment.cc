@@ -254,6 +254,7 @@ void Assignment::assign(std::vector<Outcome> outcomes) {
             packing_.release_current(tasks[i]);
         }
     }
+    place_closer(outcomes);
     for (std::size_t i = 0; i < tasks.size(); ++i) {
         if (outcomes[i].placement.nodes.empty()) continue;
         placement_ = std::move(outcomes[i].placement);
@@ -261,6 +262,31 @@ void Assignment::assign(std::vector<Outcome> outcomes) {
         give(i, why_of(tasks[i]));
     }
     value_ = std::accumulate(got_.begin(), got_.end(), 0.0);
+}
+
+/// The search knows what fits and not what lies together: the same layouts once more, those of many
+/// nodes first, where all find nodes so.
+void Assignment::place_closer(std::vector<Outcome>& outcomes) {
+    if (packing_.fabric().is_flat()) return;
+    const Problem& problem = *input_.problem;
+    std::vector<std::size_t> order;
+    for (std::size_t i = 0; i < outcomes.size(); ++i)
+        if (!outcomes[i].placement.nodes.empty()) order.push_back(i);
+    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+        return outcomes[a].placement.nodes.size() > outcomes[b].placement.nodes.size();
+    });
+    Packing closer = packing_;
+    std::vector<Placement> placements;
+    for (const std::size_t i : order) {
+        const Placement& found = outcomes[i].placement;
+        const Task& task = problem.tasks()[i];
+        const std::int32_t choice = problem.find_choice(task, found.offer->grid);
+        if (choice < 0 || !closer.place_as(task, problem.choice(choice), *found.offer,
+                                           found.gpus_per_node, placements.emplace_back()))
+            return;
+    }
+    for (std::size_t k = 0; k < order.size(); ++k)
+        outcomes[order[k]].placement = std::move(placements[k]);
 }
 
 bool Assignment::move(std::size_t i, const Choice& choice, std::string_view why) {

@@ -61,6 +61,7 @@ class Assignment {
     [[nodiscard]] double value_of(std::size_t i, const Placement&) const;
     void keep(std::size_t i);
     void give(std::size_t i, std::string_view why);
+    void place_closer(std::vector<Outcome>&);
     [[nodiscard]] std::vector<std::size_t> release_changes();
     void sort_changes(std::vector<std::size_t>&) const;
     bool place_any(std::size_t i);

@@ -27,7 +27,7 @@ bool Exhaustive::is_small(const Problem& problem) {
 Exhaustive::Exhaustive(const Problem& problem, const Packing& layouts,
                        std::span<const double> values, std::span<const double> moved,
                        const std::vector<double>& prices)
-    : problem_(problem) {
+    : problem_(problem), fabric_(layouts.fabric()) {
     const Snapshot& snapshot = problem.snapshot();
     for (NodeIndex n = 0; n < snapshot.nodes.size(); ++n) {
         const NodeState& node = snapshot.nodes[n];
@@ -102,6 +102,8 @@ void Exhaustive::find_kinds() {
     std::map<std::vector<std::int32_t>, std::int32_t> kinds;
     for (std::size_t n = 0; n < nodes_.size(); ++n) {
         std::vector<std::int32_t> key{nodes_[n].type, held[n] ? static_cast<std::int32_t>(n) : -1};
+        if (fabric_.has_limits())
+            key.push_back(static_cast<std::int32_t>(fabric_.leaf_of(static_cast<NodeIndex>(n))));
         for (const auto& set : in_set_) key.push_back(set[n]);
         nodes_[n].kind = kinds.emplace(std::move(key), static_cast<std::int32_t>(n)).first->second;
     }
@@ -193,8 +195,10 @@ void Exhaustive::stay(std::size_t depth, const Option& option, double sum) {
 void Exhaustive::place(std::size_t depth, const Option& option, std::size_t from, double sum) {
     const JobState& job = *problem_.tasks()[order_[depth]].job;
     auto& chosen = outcomes_[order_[depth]].placement.nodes;
-    if (static_cast<std::int64_t>(chosen.size()) * option.per_node == option.choice->gpus)
-        return descend(depth + 1, sum + option.value);
+    if (static_cast<std::int64_t>(chosen.size()) * option.per_node == option.choice->gpus) {
+        if (fabric_.allows(chosen)) descend(depth + 1, sum + option.value);
+        return;
+    }
     for (std::size_t n = from; n < nodes_.size() && steps_ > 0; ++n) {
         --steps_;
         const bool allowed = option.node_set < in_set_.size() && in_set_[option.node_set][n];

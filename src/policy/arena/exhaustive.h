@@ -25,7 +25,7 @@ class Exhaustive {
   public:
     /// values: by choice, of all tasks one after the other; moved: by task, that of its current
     /// choice on other nodes; what is worth nothing is left out. prices: of a GPU by type, >= 0;
-    /// good ones make it fast. Keeps a reference to the problem.
+    /// good ones make it fast. Keeps references to the problem and the packing.
     Exhaustive(const Problem&, const Packing& layouts, std::span<const double> values,
                std::span<const double> moved, const std::vector<double>& prices);
 
@@ -64,6 +64,7 @@ class Exhaustive {
     void take(const JobState&, NodeIndex, std::int64_t gpus);
 
     const Problem& problem_;
+    const Fabric& fabric_;
     std::vector<Node> nodes_;                             ///< nothing stands on them yet
     std::vector<std::int64_t> free_;                      ///< GPUs by type
     std::vector<std::vector<bool>> in_set_;               ///< [node set][node]

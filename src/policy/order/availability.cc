@@ -7,6 +7,7 @@
 #include <limits>
 #include <tuple>
 
+#include "policy/fabric.h"
 #include "policy/places.h"
 
 namespace arena {
@@ -32,6 +33,8 @@ double lasts_at_most_s(const JobState& job) {
 }
 
 struct Availability::Known {
+    explicit Known(const Snapshot& snapshot) : fabric(snapshot) {}
+    Fabric fabric;
     std::vector<std::vector<NodeIndex>> nodes_of_type;
     std::vector<std::vector<bool>> in_set;  ///< [node set][node]; empty: every node
 };
@@ -41,7 +44,7 @@ Availability::Availability(const Problem& problem)
       leaves_s_(problem.snapshot().jobs.size(), 0),
       changes_(problem.snapshot().nodes.size()) {
     const Snapshot& snapshot = problem.snapshot();
-    auto known = std::make_shared<Known>();
+    auto known = std::make_shared<Known>(snapshot);
     known->nodes_of_type.resize(problem.types());
     for (NodeIndex n = 0; n < snapshot.nodes.size(); ++n)
         if (problem.type_of_node(n) >= 0 && snapshot.nodes[n].up &&
@@ -167,6 +170,32 @@ const Availability::Windows& Availability::windows_for(const JobState& job, std:
     return windows;
 }
 
+/// So many of the nodes, close together; none where a job may have no set of them that is as large.
+std::vector<NodeIndex> Availability::nodes_of(std::span<const Window> open,
+                                              std::size_t wanted) const {
+    std::vector<NodeIndex> nodes;
+    const Fabric& fabric = known_->fabric;
+    if (fabric.is_flat()) {
+        for (const Window& window : takes_first_ ? open.first(wanted) : open.last(wanted))
+            nodes.push_back(window.node);
+        return nodes;
+    }
+    std::vector<std::int64_t> room(fabric.leaves(), 0);
+    for (const Window& window : open) room[fabric.leaf_of(window.node)] += 1;
+    std::vector<Fabric::Share> shares;
+    if (!fabric.choose(room, static_cast<std::int64_t>(wanted), shares)) return nodes;
+    std::fill(room.begin(), room.end(), 0);
+    for (const Fabric::Share& share : shares) room[share.leaf] = share.nodes;
+    const auto take = [&](const Window& window) {
+        if (room[fabric.leaf_of(window.node)]-- > 0) nodes.push_back(window.node);
+    };
+    if (takes_first_)
+        std::for_each(open.begin(), open.end(), take);
+    else
+        std::for_each(open.rbegin(), open.rend(), take);
+    return nodes;
+}
+
 /// Sweeps over the starts that nodes allow, until enough allow the same.
 void Availability::try_layout(const Task& task, const Choice& choice, const Place& place,
                               const Offer& offer, std::int64_t per_node, Start& best) const {
@@ -180,21 +209,23 @@ void Availability::try_layout(const Task& task, const Choice& choice, const Plac
     const Windows& windows = windows_for(*task.job, choice.type, place.node_set, per_node, stay_s);
     const std::vector<Window>& list = windows.list;
     if (list.size() < wanted) return;
-    const auto found = [&](double at_s, auto begin, auto end) {
-        best = {&choice, &offer, at_s, run_s, stay_s, per_node, {}};
-        if (!takes_first_) begin = end - static_cast<std::ptrdiff_t>(wanted);
-        for (std::size_t n = 0; n < wanted; ++n, ++begin) best.nodes.push_back(begin->node);
-        std::sort(best.nodes.begin(), best.nodes.end());
+    const auto found = [&](double at_s, std::span<const Window> open) {
+        std::vector<NodeIndex> nodes = nodes_of(open, wanted);
+        if (nodes.empty()) return false;
+        std::sort(nodes.begin(), nodes.end());
+        best = {&choice, &offer, at_s, run_s, stay_s, per_node, std::move(nodes)};
+        return true;
     };
     const auto is_better = [&](double at_s) {
         return best.choice == nullptr || at_s + run_s < best.in_s + best.run_s;
     };
-    if (!windows.close) {
+    if (!windows.close && !known_->fabric.has_limits()) {
         const double at_s = list[wanted - 1].from_s;
         if (!is_better(at_s)) return;
         const auto end = std::partition_point(
             list.begin(), list.end(), [&](const Window& window) { return window.from_s <= at_s; });
-        return found(at_s, list.begin(), end);
+        (void)found(at_s, {list.begin(), end});
+        return;
     }
     std::vector<Window> open;
     for (std::size_t w = 0; w < list.size(); ++w) {
@@ -204,8 +235,7 @@ void Availability::try_layout(const Task& task, const Choice& choice, const Plac
         const bool last = w + 1 == list.size() || list[w + 1].from_s > at_s;
         if (!last || open.size() < wanted) continue;
         std::erase_if(open, [&](const Window& other) { return other.until_s < at_s; });
-        if (open.size() < wanted) continue;
-        return found(at_s, open.cbegin(), open.cend());
+        if (open.size() >= wanted && found(at_s, open)) return;
     }
 }
 

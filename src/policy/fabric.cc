@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Leaves of the network: see fabric.h.
+#include "policy/fabric.h"
+
+#include <algorithm>
+#include <iterator>
+#include <numeric>
+#include <set>
+#include <tuple>
+#include <utility>
+
+namespace arena {
+namespace {
+
+using Room = std::span<const std::int64_t>;
+using Leaves = std::vector<std::uint32_t>;
+
+std::int64_t room_of(const Leaves& leaves, Room room) {
+    return std::accumulate(leaves.begin(), leaves.end(), std::int64_t{0},
+                           [&](std::int64_t sum, std::uint32_t leaf) { return sum + room[leaf]; });
+}
+
+/// From the fewest of the leaves, which hold them: the widest, and for the rest the one that it
+/// leaves the least room in.
+void fill(Leaves leaves, Room room, std::int64_t wanted, std::vector<Fabric::Share>& out) {
+    out.clear();
+    std::sort(leaves.begin(), leaves.end(), [&](std::uint32_t a, std::uint32_t b) {
+        return std::pair(-room[a], a) < std::pair(-room[b], b);
+    });
+    std::size_t next = 0;
+    while (room[leaves[next]] < wanted) {
+        out.push_back({leaves[next], room[leaves[next]]});
+        wanted -= room[leaves[next++]];
+    }
+    while (next + 1 < leaves.size() && room[leaves[next + 1]] >= wanted) ++next;
+    out.push_back({leaves[next], wanted});
+}
+
+/// The parts to take leaves of, by index: as few as hold so many nodes, and of sets as small the
+/// one that needs the fewest leaves, then the one with the least room.
+class Parts {
+  public:
+    Parts(const std::vector<Leaves>& parts, Room room, std::int64_t wanted)
+        : parts_(parts), room_(room), wanted_(wanted) {
+        for (const Leaves& part : parts) rooms_.push_back(room_of(part, room));
+        order_.resize(parts.size());
+        std::iota(order_.begin(), order_.end(), std::size_t{0});
+        std::stable_sort(order_.begin(), order_.end(),
+                         [&](std::size_t a, std::size_t b) { return rooms_[a] > rooms_[b]; });
+        std::int64_t sum = 0;
+        while (sum < wanted) sum += rooms_[order_[fewest_++]];
+    }
+
+    [[nodiscard]] std::size_t fewest() const { return fewest_; }
+    void choose(std::vector<Fabric::Share>& out) {
+        std::vector<std::size_t> taken;
+        try_sets(0, 0, taken);
+        out = std::move(best_);
+    }
+
+  private:
+    /// The first set is that of the widest parts. Others are tried as long as they are few.
+    void try_sets(std::size_t from, std::int64_t sum, std::vector<std::size_t>& taken) {
+        if (taken.size() == fewest_) return look_at(taken, sum);
+        const std::size_t missing = fewest_ - taken.size();
+        for (std::size_t at = from; at + missing <= order_.size() && tries_ > 0; ++at) {
+            std::int64_t most = sum;
+            for (std::size_t i = at; i < at + missing; ++i) most += rooms_[order_[i]];
+            if (most < wanted_) return;
+            taken.push_back(order_[at]);
+            try_sets(at + 1, sum + rooms_[order_[at]], taken);
+            taken.pop_back();
+        }
+    }
+    void look_at(const std::vector<std::size_t>& taken, std::int64_t sum) {
+        --tries_;
+        Leaves leaves;
+        for (const std::size_t part : taken)
+            leaves.insert(leaves.end(), parts_[part].begin(), parts_[part].end());
+        std::vector<Fabric::Share> shares;
+        fill(std::move(leaves), room_, wanted_, shares);
+        if (!best_.empty() && std::pair(best_.size(), sum_) <= std::pair(shares.size(), sum))
+            return;
+        best_ = std::move(shares);
+        sum_ = sum;
+    }
+
+    const std::vector<Leaves>& parts_;
+    Room room_;
+    std::int64_t wanted_;
+    std::vector<std::int64_t> rooms_;
+    std::vector<std::size_t> order_;  ///< parts, the widest first
+    std::size_t fewest_ = 0;
+    int tries_ = 500;
+    std::vector<Fabric::Share> best_;
+    std::int64_t sum_ = 0;  ///< room of its parts
+};
+
+}  // namespace
+
+Fabric::Fabric(const Snapshot& snapshot)
+    : leaf_of_(snapshot.nodes.size(), 0),
+      class_of_(snapshot.nodes.size(), 0),
+      outside_(snapshot.nodes.size(), false) {
+    find_leaves(snapshot);
+    find_classes(snapshot);
+}
+
+void Fabric::find_leaves(const Snapshot& snapshot) {
+    if (snapshot.topology == NetworkKind::flat) return;
+    leaves_ = 0;
+    std::vector<std::int32_t> leaf_of_switch(snapshot.switches.size(), -1);
+    for (NodeIndex n = 0; n < snapshot.nodes.size(); ++n) {
+        const NodeState& node = snapshot.nodes[n];
+        if (node.same_node) {
+            leaf_of_[n] = leaf_of_[n - 1];
+            outside_[n] = outside_[n - 1];
+            continue;
+        }
+        if (node.leaf < 0) {
+            outside_[n] = snapshot.topology == NetworkKind::block;
+            leaf_of_[n] = leaves_++;
+            continue;
+        }
+        std::int32_t& leaf = leaf_of_switch[static_cast<std::size_t>(node.leaf)];
+        if (leaf < 0) leaf = static_cast<std::int32_t>(leaves_++);
+        leaf_of_[n] = static_cast<std::uint32_t>(leaf);
+    }
+    if (leaves_ == 0) leaves_ = 1;
+    if (snapshot.topology == NetworkKind::block)
+        join_blocks(snapshot);
+    else
+        find_groups(snapshot, leaf_of_switch);
+}
+
+/// All blocks are one group.
+void Fabric::join_blocks(const Snapshot& snapshot) {
+    std::vector<std::int64_t> nodes(leaves_, 0);
+    Group all{.height = 1, .parts = {}};
+    for (NodeIndex n = 0; n < snapshot.nodes.size(); ++n)
+        if (!outside_[n] && !snapshot.nodes[n].same_node && nodes[leaf_of_[n]]++ == 0)
+            all.parts.push_back({leaf_of_[n]});
+    for (const std::int64_t count : nodes)
+        if (count > 0 && (block_nodes_ == 0 || count < block_nodes_)) block_nodes_ = count;
+    has_limits_ = leaves_ > 1;
+    groups_.push_back(std::move(all));
+}
+
+void Fabric::find_groups(const Snapshot& snapshot,
+                         const std::vector<std::int32_t>& leaf_of_switch) {
+    const std::vector<Switch>& switches = snapshot.switches;
+    std::vector<Leaves> below(switches.size());  // leaves
+    std::vector<Group> groups(switches.size());
+    std::size_t tops = 0;
+    for (std::size_t s = switches.size(); s-- > 0;) {  // each stands after the one above it
+        if (leaf_of_switch[s] >= 0)
+            below[s].push_back(static_cast<std::uint32_t>(leaf_of_switch[s]));
+        if (switches[s].above < 0) {
+            ++tops;
+            continue;
+        }
+        const auto above = static_cast<std::size_t>(switches[s].above);
+        below[above].insert(below[above].end(), below[s].begin(), below[s].end());
+        groups[above].parts.push_back(below[s]);
+        groups[above].height = std::max(groups[above].height, groups[s].height + 1);
+    }
+    has_limits_ = tops + static_cast<std::size_t>(
+                             std::count_if(snapshot.nodes.begin(), snapshot.nodes.end(),
+                                           [](const NodeState& node) { return node.leaf < 0; })) >
+                  1;
+    for (std::size_t s = 0; s < groups.size(); ++s) {
+        Group& group = groups[s];
+        if (group.parts.empty()) continue;
+        if (leaf_of_switch[s] >= 0)
+            group.parts.push_back({static_cast<std::uint32_t>(leaf_of_switch[s])});
+        std::reverse(group.parts.begin(), group.parts.end());
+        groups_.push_back(std::move(group));
+    }
+    std::stable_sort(groups_.begin(), groups_.end(),
+                     [](const Group& a, const Group& b) { return a.height < b.height; });
+}
+
+/// As Slurm orders nodes: by weight, and at the same weight those first that need not boot.
+void Fabric::find_classes(const Snapshot& snapshot) {
+    const auto key = [](const NodeState& node) { return std::pair(node.weight, node.boot_s > 0); };
+    std::set<std::pair<std::int64_t, bool>> keys;
+    for (const NodeState& node : snapshot.nodes) keys.insert(key(node));
+    if (keys.size() <= 1) return;
+    classes_ = static_cast<std::uint32_t>(keys.size());
+    for (NodeIndex n = 0; n < snapshot.nodes.size(); ++n)
+        class_of_[n] = static_cast<std::uint32_t>(
+            std::distance(keys.begin(), keys.find(key(snapshot.nodes[n]))));
+}
+
+bool Fabric::choose(std::span<const std::int64_t> room, std::int64_t wanted,
+                    std::vector<Share>& out) const {
+    out.clear();
+    std::uint32_t best = leaves_;
+    for (std::uint32_t leaf = 0; leaf < leaves_; ++leaf)
+        if (room[leaf] >= wanted && (best == leaves_ || room[leaf] < room[best])) best = leaf;
+    if (best < leaves_) {
+        out.push_back({best, wanted});
+        return true;
+    }
+    std::vector<Share> shares;
+    std::tuple<int, std::size_t, std::size_t, std::int64_t> least;
+    for (const Group& group : groups_) {
+        if (!out.empty() && group.height > std::get<0>(least)) break;
+        std::int64_t sum = 0;
+        for (const Leaves& part : group.parts) sum += room_of(part, room);
+        if (sum < wanted) continue;
+        Parts parts(group.parts, room, wanted);
+        parts.choose(shares);
+        const std::tuple found(group.height, parts.fewest(), shares.size(), sum);
+        if (is_too_wide(shares.size(), wanted) || (!out.empty() && least <= found)) continue;
+        least = found;
+        out.swap(shares);
+    }
+    return !out.empty();
+}
+
+std::int64_t Fabric::leaves_of(std::span<const NodeIndex> nodes) const {
+    std::set<std::uint32_t> leaves;
+    for (const NodeIndex n : nodes) leaves.insert(leaf_of_[n]);
+    return static_cast<std::int64_t>(leaves.size());
+}
+
+bool Fabric::allows(std::span<const NodeIndex> nodes) const {
+    if (!has_limits_ || nodes.size() <= 1) return true;
+    std::vector<std::int64_t> room(leaves_, 0);
+    for (const NodeIndex n : nodes) ++room[leaf_of_[n]];
+    std::vector<Share> shares;
+    return choose(room, static_cast<std::int64_t>(nodes.size()), shares);
+}
+
+}  // namespace arena

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Which nodes lie close together, and from which leaves of the network a job takes how many: as few
+// leaves as can be, and those that it leaves the least room in, so that whole ones stay free. Also
+// which nodes Slurm takes first (classes of weight, and nodes that are up before nodes that boot).
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "core/cluster.h"
+
+namespace arena {
+
+/// A leaf is a switch with nodes, or a block. Where nothing is known of the network all nodes are
+/// on one leaf.
+class Fabric {
+  public:
+    explicit Fabric(const Snapshot&);
+    /// One leaf and one class: nothing to choose by.
+    [[nodiscard]] bool is_flat() const { return leaves_ == 1 && classes_ == 1; }
+    /// Some sets of nodes are no job's: below two topmost switches, or in more blocks than need be.
+    [[nodiscard]] bool has_limits() const { return has_limits_; }
+    [[nodiscard]] std::uint32_t leaves() const { return leaves_; }
+    [[nodiscard]] std::uint32_t leaf_of(NodeIndex n) const { return leaf_of_[n]; }
+    /// The lower is taken first.
+    [[nodiscard]] std::uint32_t classes() const { return classes_; }
+    [[nodiscard]] std::uint32_t class_of(NodeIndex n) const { return class_of_[n]; }
+    /// Slurm gives it to no job: it is in no block.
+    [[nodiscard]] bool is_outside(NodeIndex n) const { return outside_[n]; }
+
+    struct Share {
+        std::uint32_t leaf = 0;
+        std::int64_t nodes = 0;
+    };
+    /// How many of `wanted` >= 1 nodes come from which leaf, where room[leaf] could be taken there.
+    /// One leaf if one holds them: the one with the least room. Else below as deep a switch as can
+    /// be, from as few of those under it as hold them, and from as few leaves. False: no set of
+    /// nodes that a job may have is as large.
+    [[nodiscard]] bool choose(std::span<const std::int64_t> room, std::int64_t wanted,
+                              std::vector<Share>& out) const;
+    /// Whether a job may have these nodes together.
+    [[nodiscard]] bool allows(std::span<const NodeIndex> nodes) const;
+    [[nodiscard]] std::int64_t leaves_of(std::span<const NodeIndex> nodes) const;
+
+  private:
+    /// What is below a switch that has switches below it: leaves of each of these.
+    struct Group {
+        int height = 0;  ///< levels of switches below it
+        std::vector<std::vector<std::uint32_t>> parts;
+    };
+    void find_leaves(const Snapshot&);
+    void find_groups(const Snapshot&, const std::vector<std::int32_t>& leaf_of_switch);
+    void find_classes(const Snapshot&);
+    void join_blocks(const Snapshot&);
+    [[nodiscard]] bool is_too_wide(std::size_t leaves, std::int64_t wanted) const {
+        return block_nodes_ > 0 &&
+               static_cast<std::int64_t>(leaves) > (wanted + block_nodes_ - 1) / block_nodes_;
+    }
+
+    std::uint32_t leaves_ = 1, classes_ = 1;
+    bool has_limits_ = false;
+    std::int64_t block_nodes_ = 0;  ///< of the smallest block; 0: they are none
+    std::vector<std::uint32_t> leaf_of_, class_of_;
+    std::vector<bool> outside_;
+    std::vector<Group> groups_;  ///< the lowest first
+};
+
+}  // namespace arena

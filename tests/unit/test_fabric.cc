@@ -1,0 +1,351 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Nodes close together: the number of leaves is held against all sets of leaves tried one by one,
+// and what a packing or a policy takes against the network that it was given.
+#include <algorithm>
+#include <bit>
+#include <numeric>
+#include <random>
+#include <set>
+#include <tuple>
+
+#include "baselines/registry.h"
+#include "policy/packing.h"
+#include "suite.h"
+
+using namespace arena;
+
+namespace {
+
+using Random = std::mt19937_64;
+std::int64_t among(Random& random, std::int64_t low, std::int64_t high) {
+    return std::uniform_int_distribution<std::int64_t>(low, high)(random);
+}
+
+Offer offer_of(std::int64_t nodes, std::int64_t per_node, double iteration_s = 1) {
+    Offer o;
+    o.grid = {"a40", nodes, per_node, 1};
+    o.plan.stage_layers = {1};
+    o.plan.stage_dp = {nodes * per_node};
+    o.plan.stage_tp = {1};
+    o.estimate.iteration_s = iteration_s;
+    return o;
+}
+
+/// Paths of leaves: of two levels `tops` trees of leaves, of three `tops` spines with pods.
+struct Network {
+    NetworkKind topology = NetworkKind::tree;
+    std::vector<std::vector<std::string>> leaves;
+};
+
+Network random_network(Random& random, std::int64_t most_leaves) {
+    Network network;
+    const std::int64_t leaves = among(random, 1, most_leaves);
+    if (among(random, 0, 3) == 0) {
+        network.topology = NetworkKind::block;
+        for (std::int64_t l = 0; l < leaves; ++l)
+            network.leaves.push_back({"b" + std::to_string(l)});
+        return network;
+    }
+    const std::int64_t tops = among(random, 0, 3) == 0 ? 2 : 1, pods = among(random, 1, 4);
+    const bool three = among(random, 0, 1) == 0;
+    for (std::int64_t l = 0; l < leaves; ++l) {
+        std::vector<std::string> path{"core" + std::to_string(among(random, 1, tops))};
+        if (three) path.push_back("pod" + std::to_string(among(random, 1, pods)));
+        path.push_back("leaf" + std::to_string(l));
+        network.leaves.push_back(std::move(path));
+    }
+    return network;
+}
+
+/// nodes[l] nodes of eight GPUs below leaf l.
+Snapshot cluster_of(const Network& network, std::span<const std::int64_t> nodes) {
+    Snapshot s;
+    s.time_s = 1000;
+    s.topology = network.topology;
+    SwitchTable table;
+    for (std::size_t l = 0; l < network.leaves.size(); ++l)
+        for (std::int64_t n = 0; n < nodes[l]; ++n) {
+            NodeState node{"n" + std::to_string(s.nodes.size()), "a40", 8, 8, 64, 640000};
+            node.leaf = table.add(network.leaves[l]);
+            s.nodes.push_back(std::move(node));
+        }
+    s.switches = table.take();
+    s.node_sets.emplace_back(s.nodes.size());
+    std::iota(s.node_sets[0].begin(), s.node_sets[0].end(), NodeIndex{0});
+    return s;
+}
+
+/// What a set of leaves costs: levels above the leaves of the lowest switch that has all of them,
+/// how many of the switches under it they are below, how many they are.
+using Cost = std::tuple<std::size_t, std::size_t, std::size_t>;
+constexpr Cost impossible{SIZE_MAX, 0, 0};
+
+Cost cost_of(const Network& network, std::uint32_t set) {
+    const auto count = static_cast<std::size_t>(std::popcount(set));
+    if (count == 1) return {0, 0, 1};
+    if (network.topology == NetworkKind::block) return {1, count, count};
+    const std::size_t depth = network.leaves.front().size();
+    for (std::size_t above = 1; above < depth; ++above) {
+        std::set<std::vector<std::string>> switches, parts;
+        for (std::size_t l = 0; l < network.leaves.size(); ++l) {
+            if ((set >> l & 1) == 0) continue;
+            const auto& path = network.leaves[l];
+            switches.emplace(path.begin(), path.end() - static_cast<std::ptrdiff_t>(above));
+            parts.emplace(path.begin(), path.end() - static_cast<std::ptrdiff_t>(above) + 1);
+        }
+        if (switches.size() == 1) return {above, parts.size(), count};
+    }
+    return impossible;
+}
+
+/// The least cost of all sets of leaves that have room; `impossible`: none may be taken.
+Cost least_cost(const Network& network, std::span<const std::int64_t> room, std::int64_t wanted,
+                std::int64_t block_nodes) {
+    Cost least = impossible;
+    for (std::uint32_t set = 1; set < (1u << network.leaves.size()); ++set) {
+        std::int64_t sum = 0;
+        for (std::size_t l = 0; l < network.leaves.size(); ++l)
+            if ((set >> l & 1) != 0) sum += room[l];
+        const auto blocks = static_cast<std::int64_t>(std::popcount(set));
+        if (sum < wanted || (network.topology == NetworkKind::block &&
+                             blocks > (wanted + block_nodes - 1) / block_nodes))
+            continue;
+        least = std::min(least, cost_of(network, set));
+    }
+    return least;
+}
+
+TEST(as_few_leaves_as_can_be_are_taken) {
+    Random random(7);
+    int refused = 0, several = 0;
+    for (int round = 0; round < 2000; ++round) {
+        const Network network = random_network(random, 10);
+        std::vector<std::int64_t> nodes(network.leaves.size()), room;
+        for (std::int64_t& n : nodes) n = among(random, 1, 6);
+        for (const std::int64_t n : nodes) room.push_back(among(random, 0, n));
+        const Fabric fabric(cluster_of(network, nodes));
+        ck_assert_uint_eq(fabric.leaves(), network.leaves.size());
+        const std::int64_t wanted = among(random, 1, 14);
+        const Cost least = least_cost(network, room, wanted, *std::ranges::min_element(nodes));
+        std::vector<Fabric::Share> shares;
+        const bool found = fabric.choose(room, wanted, shares);
+        ck_assert_msg(found == (least != impossible), "round %d", round);
+        refused += !found;
+        if (!found) continue;
+        std::uint32_t set = 0;
+        std::int64_t sum = 0;
+        for (const Fabric::Share& share : shares) {
+            ck_assert_msg((set >> share.leaf & 1) == 0, "round %d: a leaf twice", round);
+            ck_assert_msg(share.nodes > 0 && share.nodes <= room[share.leaf], "round %d", round);
+            set |= 1u << share.leaf;
+            sum += share.nodes;
+        }
+        ck_assert_int_eq(sum, wanted);
+        ck_assert_msg(cost_of(network, set) == least, "round %d", round);
+        several += shares.size() > 1;
+    }
+    ck_assert_int_gt(refused, 200);
+    ck_assert_int_gt(several, 200);
+}
+
+TEST(one_leaf_is_the_one_with_the_least_room) {
+    const Network network{NetworkKind::tree, {{"s", "l0"}, {"s", "l1"}, {"s", "l2"}}};
+    const std::int64_t nodes[] = {4, 4, 4}, room[] = {4, 2, 3};
+    const Fabric fabric(cluster_of(network, nodes));
+    std::vector<Fabric::Share> shares;
+    ck_assert(fabric.choose(room, 2, shares) && shares.size() == 1 && shares[0].leaf == 1);
+    ck_assert(fabric.choose(room, 3, shares) && shares.size() == 1 && shares[0].leaf == 2);
+    // four of the widest, and the rest from the leaf that just holds it
+    ck_assert(fabric.choose(room, 6, shares) && shares.size() == 2);
+    ck_assert(shares[0].leaf == 0 && shares[1].leaf == 1 && shares[1].nodes == 2);
+}
+
+/// A cluster with jobs on some of its nodes, weights, nodes that sleep and nodes that a set lacks.
+Snapshot used_cluster(Random& random, const Network& network) {
+    std::vector<std::int64_t> nodes(network.leaves.size());
+    for (std::int64_t& n : nodes) n = among(random, 1, 5);
+    Snapshot s = cluster_of(network, nodes);
+    const bool weights = among(random, 0, 2) == 0;
+    for (NodeState& node : s.nodes) {
+        node.free_gpus = among(random, 0, 2) == 0 ? 8 : among(random, 0, 8);
+        node.free_cpus = 8 * node.free_gpus;
+        if (weights) {
+            node.weight = among(random, 1, 2);
+            node.boot_s = among(random, 0, 3) == 0 ? 60 : 0;
+        }
+    }
+    s.node_sets.emplace_back();
+    for (NodeIndex n = 0; n < s.nodes.size(); ++n)
+        if (among(random, 0, 4) > 0) s.node_sets[1].push_back(n);
+    return s;
+}
+
+JobState job_of(JobId id, std::uint32_t node_set) {
+    JobState job;
+    job.id = id;
+    job.max_gpus = INT64_MAX;
+    job.remaining_iterations = 1000;
+    job.node_set = node_set;
+    return job;
+}
+
+/// Nodes of the set with so many GPUs free, of the first classes in Slurm's order, by leaf.
+std::vector<std::int64_t> room_in(const Snapshot& s, const Fabric& fabric, std::uint32_t node_set,
+                                  std::int64_t per_node, std::uint32_t classes) {
+    std::vector<std::int64_t> room(fabric.leaves(), 0);
+    for (const NodeIndex n : s.node_sets[node_set])
+        if (s.nodes[n].free_gpus >= per_node && fabric.class_of(n) < classes)
+            ++room[fabric.leaf_of(n)];
+    return room;
+}
+
+TEST(a_packing_takes_what_the_network_says) {
+    Random random(11);
+    int placed = 0, not_placed = 0;
+    for (int round = 0; round < 2000; ++round) {
+        const Network network = random_network(random, 8);
+        Snapshot s = used_cluster(random, network);
+        const std::int64_t wanted = among(random, 1, 6), per_node = among(random, 1, 8);
+        const auto set = static_cast<std::uint32_t>(among(random, 0, 1));
+        s.jobs.push_back(job_of(1, set));
+        Offers offers;
+        offers[1] = std::vector{offer_of(wanted, per_node)};
+        const PolicyOptions options;
+        const Problem problem(s, offers, options);
+        if (problem.tasks().empty() || problem.choices(problem.tasks()[0]).empty()) continue;
+        const Task& task = problem.tasks()[0];
+        Packing packing(problem);
+        const Fabric& fabric = packing.fabric();
+        const bool has_room = packing.has_room(task, problem.choices(task)[0]);
+        // the least cost, of as few classes as there need be
+        Cost least = impossible;
+        std::uint32_t classes = 0;
+        std::vector<std::int64_t> per_leaf(fabric.leaves(), 0);
+        for (const NodeState& node : s.nodes)
+            ++per_leaf[fabric.leaf_of(static_cast<NodeIndex>(&node - s.nodes.data()))];
+        while (least == impossible && classes < fabric.classes())
+            least = least_cost(network, room_in(s, fabric, set, per_node, ++classes), wanted,
+                               *std::ranges::min_element(per_leaf));
+        Placement at;
+        const bool found = packing.place(task, problem.choices(task)[0], at);
+        ck_assert_msg(found == (least != impossible), "round %d", round);
+        ck_assert_msg(found == has_room, "round %d: has_room() says something else", round);
+        (found ? placed : not_placed)++;
+        if (!found) continue;
+        ck_assert_int_eq(std::ssize(at.nodes), wanted);
+        ck_assert(std::ranges::adjacent_find(at.nodes, std::ranges::greater_equal()) ==
+                  at.nodes.end());
+        std::uint32_t leaves = 0;
+        for (const NodeIndex n : at.nodes) {
+            ck_assert(std::ranges::binary_search(s.node_sets[set], n));
+            ck_assert_int_ge(s.nodes[n].free_gpus, per_node);
+            ck_assert_msg(fabric.class_of(n) < classes, "round %d: Slurm would take others", round);
+            leaves |= 1u << fabric.leaf_of(n);
+        }
+        ck_assert_msg(cost_of(network, leaves) == least, "round %d", round);
+        packing.remove(task, at);
+        ck_assert(packing.place(task, problem.choices(task)[0], at));
+    }
+    ck_assert_int_gt(placed, 500);
+    ck_assert_int_gt(not_placed, 200);
+}
+
+TEST(one_node_is_the_fullest_and_leaves_whole_leaves_alone) {
+    const Network network{NetworkKind::tree, {{"s", "l0"}, {"s", "l1"}}};
+    const std::int64_t nodes[] = {3, 3};
+    Snapshot s = cluster_of(network, nodes);
+    const auto take = [&] {
+        s.jobs = {job_of(1, 0)};
+        Offers offers;
+        offers[1] = std::vector{offer_of(1, 2)};
+        const PolicyOptions options;
+        const Problem problem(s, offers, options);
+        Packing packing(problem);
+        Placement at;
+        ck_assert(packing.place(problem.tasks()[0], problem.choices(problem.tasks()[0])[0], at));
+        return at.nodes.at(0);
+    };
+    s.nodes[5].free_gpus = 3;
+    ck_assert_uint_eq(take(), 5);  // the fullest
+    s.nodes[5].free_gpus = 0;
+    ck_assert_uint_ge(take(), 3);  // whole ones only: of the leaf that is in use
+    s.nodes[3].weight = s.nodes[4].weight = 9;
+    ck_assert_uint_lt(take(), 3);  // but Slurm's weight goes first
+    for (NodeIndex n = 0; n < 3; ++n) s.nodes[n].weight = 9;
+    s.nodes[3].boot_s = 300;
+    ck_assert_uint_eq(take(), 4);  // and none is woken up where one is up
+}
+
+/// One leaf is as no leaf.
+TEST(under_one_leaf_all_is_as_without) {
+    Random random(13);
+    for (int round = 0; round < 300; ++round) {
+        Network network;
+        network.leaves = {{"s"}};
+        Snapshot s = used_cluster(random, network);
+        Offers offers;
+        for (JobId id = 1; id <= 6; ++id) {
+            s.jobs.push_back(job_of(id, static_cast<std::uint32_t>(among(random, 0, 1))));
+            offers[id] = std::vector{offer_of(among(random, 1, 3), among(random, 1, 8))};
+        }
+        for (NodeState& node : s.nodes) {
+            node.weight = 1;
+            node.boot_s = 0;
+        }
+        Snapshot flat = s;
+        flat.topology = NetworkKind::flat;
+        for (const Policy& policy : policies())
+            ck_assert_msg(policy.decide(s, offers, {}) == policy.decide(flat, offers, {}),
+                          "round %d: %s", round, std::string(policy.name).c_str());
+    }
+}
+
+/// Whatever a policy starts, Slurm would let start: below one top, in as few blocks as need be.
+TEST(no_policy_starts_a_job_where_slurm_would_not) {
+    Random random(17);
+    int starts = 0;
+    for (int round = 0; round < 400; ++round) {
+        const Network network = random_network(random, 5);
+        Snapshot s = used_cluster(random, network);
+        const Fabric fabric(s);
+        Offers offers;
+        for (JobId id = 1; id <= 5; ++id) {
+            s.jobs.push_back(job_of(id, static_cast<std::uint32_t>(among(random, 0, 1))));
+            JobState& job = s.jobs.back();
+            job.time_limit_s = 3600;
+            std::vector<Offer> list;
+            for (std::int64_t nodes = 1; nodes <= 4; nodes *= 2)
+                list.push_back(
+                    offer_of(nodes, among(random, 1, 8), 4.0 / static_cast<double>(nodes)));
+            job.requested_gpus = list.back().grid.gpus();
+            job.requested_type = "a40";
+            offers[id] = std::move(list);
+        }
+        PolicyOptions options;
+        options.order = among(random, 0, 1) == 0 ? QueueOrder::priority : QueueOrder::value;
+        for (const Policy& policy : policies())
+            for (const Action& action : policy.decide(s, offers, options).actions) {
+                if (action.kind != ActionKind::start) continue;
+                ++starts;
+                ck_assert_msg(fabric.allows(action.nodes), "round %d: %s", round,
+                              std::string(policy.name).c_str());
+            }
+    }
+    ck_assert_int_gt(starts, 2000);
+}
+
+TEST(a_snapshot_keeps_its_network) {
+    Random random(19);
+    for (int round = 0; round < 100; ++round) {
+        const Snapshot s = used_cluster(random, random_network(random, 6));
+        const auto again = parse_snapshot(to_json(s));
+        ck_assert_msg(again && *again == s, "round %d", round);
+    }
+    const auto bad = parse_snapshot(
+        R"({"schema_version":1,"time_s":0,"generation":0,"topology":"ring","nodes":[],"node_sets":[],"jobs":[]})");
+    ck_assert(!bad && bad.error().message().find("flat, tree, block") != std::string::npos);
+}
+
+}  // namespace
+
+int main() { return arena::test::run_suite(); }
