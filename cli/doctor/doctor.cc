@@ -316,9 +316,9 @@ std::vector<Finding> check_all(const Facts& facts) {
     std::vector<Finding> found{check_host(facts)};
     for (const auto& part :
          {check_slurm(facts), check_prolog(facts), check_spank(facts), check_config(facts),
-          check_gres(facts), check_devices(facts), check_nodes(facts), check_loans(facts),
-          check_accounts(facts), check_profile_files(facts), check_shared(facts),
-          check_controller(facts)})
+          check_gres(facts), check_devices(facts), check_nodes(facts), check_network(facts),
+          check_loans(facts), check_accounts(facts), check_profile_files(facts),
+          check_shared(facts), check_controller(facts)})
         found.insert(found.end(), part.begin(), part.end());
     return found;
 }

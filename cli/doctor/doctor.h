@@ -43,6 +43,13 @@ struct SlurmPartition {
     bool operator==(const SlurmPartition&) const = default;
 };
 
+/// What `scontrol show topology` tells: leaf switches or blocks, and the nodes of all of them.
+struct SlurmNetwork {
+    std::int64_t leaves = 0;
+    std::vector<std::string> nodes;
+    bool operator==(const SlurmNetwork&) const = default;
+};
+
 /// What this host is to Slurm; a login node, and any other, is neither.
 struct HostRole {
     std::string name;  ///< without its domain
@@ -81,6 +88,7 @@ struct Facts {
     /// Of several SlurmctldHosts the one in charge; read where there are several.
     Result<std::string> in_charge = environment_error("not asked");
     Result<std::vector<SlurmPartition>> partitions = environment_error("not read");
+    Result<SlurmNetwork> network = environment_error("not read");  ///< where slurmctld has one
     HostRole host;
     Accounts accounts;  ///< read where slurmctld wants associations
     /// Where `make install` of this program puts the plug-ins, and the Prolog.
@@ -95,6 +103,8 @@ std::string parse_ping(std::string_view scontrol_ping);
 std::vector<std::string> controllers(const Facts&);
 /// The nodes of `scontrol show node`.
 std::vector<SlurmNode> parse_nodes(std::string_view scontrol_show_node);
+/// Lines of leaf switches, which have nodes and no switches, and of blocks.
+SlurmNetwork parse_network(std::string_view scontrol_show_topology);
 /// The partitions of `scontrol show partition`.
 std::vector<SlurmPartition> parse_partitions(std::string_view scontrol_show_partition);
 /// Whether AccountingStorageEnforce refuses jobs of a user without association.
@@ -117,7 +127,8 @@ std::vector<Finding> check_config(const Facts&);  ///< arena.yaml
 std::vector<Finding> check_gres(const Facts&);
 std::vector<Finding> check_devices(const Facts&);  ///< of gres.conf, on a compute node
 std::vector<Finding> check_nodes(const Facts&);
-std::vector<Finding> check_loans(const Facts&);  ///< where loan.enabled is true
+std::vector<Finding> check_network(const Facts&);  ///< where Slurm knows switches or blocks
+std::vector<Finding> check_loans(const Facts&);    ///< where loan.enabled is true
 std::vector<Finding> check_accounts(const Facts&);
 std::vector<Finding> check_profile_files(const Facts&);
 /// Whether hosts that have to share the spool and the store do, where there are several.

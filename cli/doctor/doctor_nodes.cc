@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <set>
 
+#include "base/hostlist.h"
 #include "base/text.h"
 #include "cli/doctor/doctor_parts.h"
+#include "core/limits.h"
 #include "planner/hardware/card_names.h"
 #include "planner/hardware/hardware.h"
 
@@ -93,6 +95,55 @@ std::vector<SlurmNode> parse_nodes(std::string_view text) {
         }
     }
     return nodes;
+}
+
+bool has_network(const Facts& facts) {
+    const std::string plugin = running_value(facts, "TopologyPlugin");
+    return plugin == "topology/tree" || plugin == "topology/block";
+}
+
+SlurmNetwork parse_network(std::string_view text) {
+    SlurmNetwork network;
+    for (const std::string_view line : split(text, '\n')) {
+        const bool is_block = line.starts_with("BlockName=");
+        if (!is_block && !line.starts_with("SwitchName=")) continue;
+        std::string_view nodes;
+        bool is_leaf = true;
+        for (const std::string_view word : split(line, ' ')) {
+            if (word.starts_with("Nodes=")) nodes = word.substr(6);
+            const bool is_above =
+                word.starts_with("Switches=") || word.starts_with("AggregatedBlock");
+            is_leaf = is_leaf && !is_above;
+        }
+        const auto names = parse_hostlist(nodes, limits::gpus);
+        if (!is_leaf || !names) continue;
+        ++network.leaves;
+        network.nodes.insert(network.nodes.end(), names->begin(), names->end());
+    }
+    return network;
+}
+
+/// Slurm gives a node without a switch to no job of several nodes, and one without a block to none.
+std::vector<Finding> check_network(const Facts& facts) {
+    if (!has_network(facts) || !facts.nodes) return {};
+    const std::string plugin = running_value(facts, "TopologyPlugin");
+    if (!facts.network) return {skip("network", facts.network.error().message())};
+    const bool blocks = plugin == "topology/block";
+    const std::set<std::string> known(facts.network->nodes.begin(), facts.network->nodes.end());
+    std::vector<std::string> lost;
+    for (const SlurmNode& node : *facts.nodes)
+        if (!node.gpu_types.empty() && !known.contains(node.name)) lost.push_back(node.name);
+    const std::int64_t leaves = facts.network->leaves;
+    const std::string word = blocks ? "block" : "leaf switch";
+    if (lost.empty())
+        return {ok("network", fmt::format("{}: {} {}{}", plugin, leaves, word,
+                                          leaves == 1 ? ""
+                                          : blocks    ? "s"
+                                                      : "es"))};
+    return {warn("network", fmt::format("{}: topology.conf has no {} for {}: {}", plugin, word,
+                                        join(lost, ", "),
+                                        blocks ? "no job is started there"
+                                               : "no job of several nodes is started there"))};
 }
 
 std::vector<Finding> check_gres(const Facts& facts) {

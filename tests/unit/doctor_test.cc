@@ -206,6 +206,27 @@ TEST(nodes_that_a_prolog_drained_are_told) {
     assert_verdict(found, "node n3", Verdict::warn, "fan");
 }
 
+TEST(a_network_is_counted_and_nodes_outside_it_are_told) {
+    Facts facts;
+    facts.slurm_config = std::map<std::string, std::string>{{"TopologyPlugin", "topology/tree"}};
+    facts.nodes = parse_nodes(
+        "NodeName=n1\n Gres=gpu:a:1\nNodeName=n2\n Gres=gpu:a:1\nNodeName=n3\n Gres=(null)\n");
+    facts.network = parse_network(
+        "SwitchName=leaf1 Level=0 LinkSpeed=1 Nodes=n1\nSwitchName=leaf2 Level=0 Nodes=n2\n"
+        "SwitchName=spine Level=1 LinkSpeed=1 Nodes=n[1-2] Switches=leaf[1-2]\n");
+    assert_verdict(check_network(facts), "network", Verdict::ok, "topology/tree: 2 leaf switches");
+    facts.network = parse_network("SwitchName=leaf1 Level=0 LinkSpeed=1 Nodes=n1\n");
+    assert_verdict(check_network(facts), "network", Verdict::warn,
+                   "has no leaf switch for n2: no job of several nodes is started there");
+    facts.slurm_config = std::map<std::string, std::string>{{"TopologyPlugin", "topology/block"}};
+    facts.network = parse_network(
+        "BlockName=block1 BlockIndex=0 Nodes=n[1-2] BlockSize=2\n"
+        "AggregatedBlock=block[1-2] BlockIndex=2 Nodes=n[1-4] BlockSize=4\n");
+    assert_verdict(check_network(facts), "network", Verdict::ok, "topology/block: 1 block");
+    facts.slurm_config = std::map<std::string, std::string>{{"TopologyPlugin", "topology/none"}};
+    ck_assert(check_network(facts).empty());
+}
+
 TEST(a_good_installation_has_nothing_bad) {
     const Directory dir;
     for (const Finding& f : check_slurm(good_facts(dir.path()))) {
