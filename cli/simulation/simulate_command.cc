@@ -159,6 +159,17 @@ void print_liars(const std::vector<sim::Metrics>& runs) {
     }
 }
 
+void print_network(const std::vector<sim::Metrics>& runs) {
+    for (const sim::Metrics& run : runs) {
+        if (!run.network || run.network->placements == 0) continue;
+        const auto placements = static_cast<double>(run.network->placements);
+        fmt::print("{}: {} of several nodes: {:.1f}% below one leaf switch, {:.2f} leaves each\n",
+                   run.policy, counted(run.network->placements, "placement"),
+                   100 * static_cast<double>(run.network->in_one_leaf) / placements,
+                   static_cast<double>(run.network->leaves) / placements);
+    }
+}
+
 void print_bound(const Answers& answers) {
     fmt::print("No policy has a mean JCT below {:.0f} s ({:.0f} s were each job alone).\n",
                answers.bound->mean_jct_s, answers.bound->alone_s);
@@ -195,6 +206,7 @@ void print_text(const Answers& answers) {
     print_loans(answers.runs);
     if (!answers.runs.empty() && !answers.runs.front().beside.empty()) print_beside(answers.runs);
     print_liars(answers.runs);
+    print_network(answers.runs);
     if (!answers.runs.empty() && answers.runs.front().slow) print_slowdowns(answers.runs);
     if (answers.bound) print_bound(answers);
     if (!answers.runs.empty() && answers.runs.front().dropped > 0) {

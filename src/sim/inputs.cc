@@ -34,8 +34,9 @@ void keep(const Result<T>& result, T& out, std::optional<Error>& error) {
 
 void read_group(const YamlNode& item, std::string_view file, std::optional<Error>& error,
                 NodeGroup& out) {
-    if (const Status s = yaml_check_keys(
-            item, file, {"gpu_type", "count", "gpus_per_node", "name", "inference"});
+    if (const Status s = yaml_check_keys(item, file,
+                                         {"gpu_type", "count", "gpus_per_node", "name", "inference",
+                                          "leaf_nodes", "pod_leaves"});
         !s) {
         error = s.error();
         return;
@@ -56,6 +57,13 @@ void read_group(const YamlNode& item, std::string_view file, std::optional<Error
     }
     if (const YamlNode* inference = item.find("inference"))
         keep(yaml_bool(*inference, file, "inference"), out.inference, error);
+    for (const auto& [key, value] :
+         {std::pair("leaf_nodes", &out.leaf_nodes), std::pair("pod_leaves", &out.pod_leaves)})
+        if (const YamlNode* said = item.find(key))
+            keep(yaml_integer(*said, file, key, 1, limits::gpus), *value, error);
+    if (!error && out.pod_leaves > 0 && out.leaf_nodes == 0)
+        error = usage_error("pod_leaves: needs leaf_nodes, the nodes below a leaf switch",
+                            item.where(file));
     if (!error && out.gpu_type.empty()) {
         error = usage_error("gpu_type: must not be empty", item.where(file));
     }
@@ -148,6 +156,10 @@ Result<Cluster> parse_cluster(std::string_view text, std::string_view name) {
         if (error) return *error;
         count += cluster.groups.back().count;
     }
+    const auto has_leaves = [](const NodeGroup& group) { return group.leaf_nodes > 0; };
+    if (std::any_of(cluster.groups.begin(), cluster.groups.end(), has_leaves) &&
+        !std::all_of(cluster.groups.begin(), cluster.groups.end(), has_leaves))
+        return usage_error("leaf_nodes: in each entry of nodes, or in none", nodes->where(name));
     if (count > limits::gpus) {
         return usage_error(
             fmt::format("{} nodes, but at most {} are accepted", count, limits::gpus),

@@ -22,6 +22,8 @@ struct NodeGroup {
     std::int64_t gpus_per_node = 0;  ///< 1..1024
     std::string prefix;      ///< nodes are PREFIX1, PREFIX2, ... counted over all groups with it
     bool inference = false;  ///< they are inference's: jobs may use them while they are lent
+    std::int64_t leaf_nodes = 0;  ///< nodes below a leaf switch; 0: nothing is known of the network
+    std::int64_t pod_leaves = 0;  ///< leaves of a pod; 0: all hang on one switch
     bool operator==(const NodeGroup&) const = default;
 };
 
@@ -35,8 +37,9 @@ struct Cluster {
     bool operator==(const Cluster&) const = default;
 };
 
-/// `nodes:` a list of {gpu_type, count, gpus_per_node, name, inference}, `inter_gbps_per_node`,
-/// `accounts:` a map of shares. At most limits::gpus nodes.
+/// `nodes:` a list of {gpu_type, count, gpus_per_node, name, inference, leaf_nodes, pod_leaves},
+/// `inter_gbps_per_node`, `accounts:` a map of shares. All groups or none have leaf_nodes. At most
+/// limits::gpus nodes.
 Result<Cluster> parse_cluster(std::string_view text, std::string_view name);
 
 struct TraceJob {

@@ -149,6 +149,10 @@ std::string metrics_json(const Metrics& m) {
     if (m.loans) json["loans"] = json_of(*m.loans);
     if (m.slow) json["slowdowns"] = json_of(*m.slow);
     if (m.liars) json["liars"] = json_of(*m.liars);
+    if (m.network)
+        json["network"] = {{"placements", m.network->placements},
+                           {"in_one_leaf", m.network->in_one_leaf},
+                           {"leaves", m.network->leaves}};
     for (const Beside& b : m.beside) json["beside"][b.policy] = json_of(b);
     return dump_json(json);
 }

@@ -62,6 +62,13 @@ struct SlowMetrics {
     std::vector<SlowOutcome> outcomes;    ///< of those that began, by start
 };
 
+/// Starts and moves of jobs onto several nodes, and how far these were apart.
+struct NetworkMetrics {
+    std::int64_t placements = 0;
+    std::int64_t in_one_leaf = 0;  ///< of them
+    std::int64_t leaves = 0;       ///< sum over them
+};
+
 /// Users who lied about their work (Errors::liar_share), and the others: mean JCT, s, and what it
 /// is for the same jobs where nobody lies.
 struct LiarMetrics {
@@ -102,12 +109,13 @@ struct Metrics {
     double decision_ms_p50 = 0, decision_ms_p95 = 0, decision_ms_max = 0;
     PromiseCounts promises;  ///< with order priority
     double wall_s = 0;
-    std::optional<LoanMetrics> loans;  ///< with inference beside the cluster
-    std::optional<SlowMetrics> slow;   ///< where slowdowns were simulated
-    std::optional<LiarMetrics> liars;  ///< where users lied
-    std::vector<Beside> beside;        ///< where it was asked for
-    std::vector<JobOutcome> outcomes;  ///< by job
-    std::vector<Stay> stays;           ///< by end; only when asked for
+    std::optional<LoanMetrics> loans;       ///< with inference beside the cluster
+    std::optional<SlowMetrics> slow;        ///< where slowdowns were simulated
+    std::optional<LiarMetrics> liars;       ///< where users lied
+    std::optional<NetworkMetrics> network;  ///< where the cluster has leaf switches
+    std::vector<Beside> beside;             ///< where it was asked for
+    std::vector<JobOutcome> outcomes;       ///< by job
+    std::vector<Stay> stays;                ///< by end; only when asked for
 };
 
 /// The same jobs once with liars and once without, everything else alike.

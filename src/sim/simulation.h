@@ -63,6 +63,11 @@ class Simulation {
         ended_gpu_s_.resize(workload.accounts.size());
         if (o.priority_by_shares) account_shares_ = account_shares(workload);
         snapshot_.nodes = workload.nodes;
+        if (workload.topology != NetworkKind::flat) metrics_.network.emplace();
+        if (!o.ignore_network) {
+            snapshot_.topology = workload.topology;
+            snapshot_.switches = workload.switches;
+        }
         snapshot_.node_sets.emplace_back(workload.nodes.size());
         for (NodeIndex i = 0; i < workload.nodes.size(); ++i) snapshot_.node_sets[0][i] = i;
         if (!o.slowdowns.empty())
@@ -89,6 +94,7 @@ class Simulation {
     void give_up(std::size_t at);
     void free_nodes(const JobState&);
     Status begin(std::size_t at, const Action&);
+    void note_leaves(const std::vector<NodeIndex>& nodes);
     void settle(Live&, double done);
     void end_stay(const JobState&, Live&, double done);
     [[nodiscard]] double done_now(const JobState&, const Live&) const;

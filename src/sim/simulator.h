@@ -38,6 +38,7 @@ struct SimulationOptions {
     std::optional<LoanOptions> loans;  ///< inference beside the cluster; policies see what it lends
     std::vector<Slowdown> slowdowns;   ///< of parse_slowdowns() for the workload's nodes
     SlowdownOptions slowdown;
+    bool ignore_network = false;  ///< policies know nothing of switches
     bool keep_stays = false;
     std::int64_t max_decisions = std::numeric_limits<std::int64_t>::max();
     std::function<void(double now_s, std::size_t ended, std::size_t jobs)>

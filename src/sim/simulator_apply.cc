@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // What a decision changes, and whether it keeps the contract of policy.h; what loans of nodes
 // change between decisions. See simulation.h.
+#include <set>
+
 #include "sim/simulation.h"
 
 namespace arena::sim {
@@ -59,6 +61,15 @@ void Simulation::give_up(std::size_t at) {
     --running_;
 }
 
+void Simulation::note_leaves(const std::vector<NodeIndex>& nodes) {
+    if (!metrics_.network || nodes.size() < 2) return;
+    std::set<std::int32_t> leaves;
+    for (const NodeIndex n : nodes) leaves.insert(workload_.nodes[n].leaf);
+    ++metrics_.network->placements;
+    metrics_.network->in_one_leaf += leaves.size() == 1;
+    metrics_.network->leaves += std::ssize(leaves);
+}
+
 Status Simulation::begin(std::size_t at, const Action& action) {
     JobState& job = snapshot_.jobs[at];
     Live& live = live_[at];
@@ -70,6 +81,7 @@ Status Simulation::begin(std::size_t at, const Action& action) {
     job.nodes = action.nodes;
     job.start_s = snapshot_.time_s;
     job.patient_until_s = 0;
+    note_leaves(action.nodes);
     ++job.restarts;
     ++metrics_.restarts;
     ++running_;

@@ -54,6 +54,27 @@ std::vector<NodeState> make_nodes(const Cluster& cluster, PlacementRule rule) {
     return pools;
 }
 
+/// Leaves are full one after the other, and of one group; pods, too. One core switch has all.
+void lay_network(const Cluster& cluster, Workload& out) {
+    if (cluster.groups.front().leaf_nodes == 0) return;
+    out.topology = NetworkKind::tree;
+    SwitchTable table;
+    std::size_t node = 0;
+    std::int64_t leaf = 0, pod = 0;
+    for (const NodeGroup& group : cluster.groups) {
+        for (std::int64_t i = 0; i < group.count; ++i, ++node) {
+            const bool opens_leaf = i % group.leaf_nodes == 0;
+            if (opens_leaf) ++leaf;
+            if (group.pod_leaves > 0 && i % (group.leaf_nodes * group.pod_leaves) == 0) ++pod;
+            std::vector<std::string> path{"core"};
+            if (group.pod_leaves > 0) path.push_back(fmt::format("pod{}", pod));
+            path.push_back(fmt::format("leaf{}", leaf));
+            out.nodes[node].leaf = table.add(path);
+        }
+    }
+    out.switches = table.take();
+}
+
 /// In the order of make_nodes().
 std::vector<NodeIndex> inference_of(const Cluster& cluster) {
     std::vector<NodeIndex> list;
@@ -139,7 +160,10 @@ class Binder {
     Binder(const Cluster& cluster, const Throughputs& table, const WorkloadOptions& options)
         : table_(table), options_(options) {
         out_.nodes = make_nodes(cluster, options.placement);
-        if (options.placement == PlacementRule::nodes) out_.inference_nodes = inference_of(cluster);
+        if (options.placement == PlacementRule::nodes) {
+            out_.inference_nodes = inference_of(cluster);
+            lay_network(cluster, out_);
+        }
         out_.gpu_types = cluster.gpu_types();
         out_.shares = cluster.shares;
         out_.accounts = {""};

@@ -55,6 +55,8 @@ struct SimJob {
 
 struct Workload {
     std::vector<NodeState> nodes;
+    NetworkKind topology = NetworkKind::flat;  ///< a tree with leaf_nodes; with pools flat
+    std::vector<Switch> switches;
     std::vector<NodeIndex> inference_nodes;  ///< ascending; with pools none
     std::vector<std::string> gpu_types;
     std::vector<Profile> profiles;
