@@ -140,14 +140,13 @@ Model read_model(Environment& environment) {
     return model;
 }
 
-/// Stages that differ in dp or tp reach a job in ARENA_PLAN alone.
-void read_mixed_stages(Environment& environment, Plan& plan) {
+/// Stages that differ in dp or tp, and nodes that differ in GPUs, reach a job in ARENA_PLAN alone.
+std::optional<Offer> read_offer(Environment& environment) {
     const std::string text = Environment::text("ARENA_PLAN");
-    if (text.empty()) return;
-    const auto offer = parse_offer_json(text);
-    if (!offer) return environment.fail("ARENA_PLAN: " + offer.error().message());
-    plan.stage_dp = offer->plan.stage_dp;
-    plan.stage_tp = offer->plan.stage_tp;
+    if (text.empty()) return std::nullopt;
+    auto offer = parse_offer_json(text);
+    if (!offer) environment.fail("ARENA_PLAN: " + offer.error().message());
+    return offer ? std::optional(*std::move(offer)) : std::nullopt;
 }
 
 Plan read_plan(Environment& environment) {
@@ -168,7 +167,10 @@ Plan read_plan(Environment& environment) {
     plan.stage_layers = read_stages(environment, pp);
     plan.stage_dp.assign(plan.stage_layers.size(), dp);
     plan.stage_tp.assign(plan.stage_layers.size(), tp);
-    read_mixed_stages(environment, plan);
+    if (const auto offer = read_offer(environment)) {
+        plan.stage_dp = offer->plan.stage_dp;
+        plan.stage_tp = offer->plan.stage_tp;
+    }
     return plan;
 }
 
@@ -204,16 +206,28 @@ void read_host(Environment& environment, RankPlace& place) {
     place.host = host->empty() ? "localhost" : *host;
 }
 
-RankPlace read_place(Environment& environment, std::int64_t gpus, bool names_hosts) {
+/// Words are the same on all nodes.
+void read_nodes(Environment& environment, const Launcher& launcher, std::int64_t gpus,
+                RankPlace& place) {
+    const auto offer = read_offer(environment);
+    place.uneven = offer && offer->grid.is_uneven();
+    if (!place.uneven && gpus % place.nodes != 0)
+        environment.fail(
+            fmt::format("{} ranks do not spread evenly over {} nodes", gpus, place.nodes));
+    if (place.uneven && !launcher.uneven)
+        environment.fail(
+            fmt::format("{} cannot have {}: its nodes have the same number of ranks each",
+                        launcher.name, short_form(offer->grid)));
+}
+
+RankPlace read_place(Environment& environment, const Launcher& launcher, std::int64_t gpus) {
     RankPlace place;
     place.nodes = environment.number("SLURM_JOB_NUM_NODES", 1, "1");
     place.node_rank = environment.number("SLURM_NODEID", 0, "0");
     place.job = environment.number("SLURM_JOB_ID", 0, "0");
     place.port = master_port(place.job, step_id());
-    if (names_hosts) read_host(environment, place);
-    if (gpus % place.nodes != 0)
-        environment.fail(
-            fmt::format("{} ranks do not spread evenly over {} nodes", gpus, place.nodes));
+    if (launcher.names_hosts()) read_host(environment, place);
+    read_nodes(environment, launcher, gpus, place);
     return place;
 }
 
@@ -223,7 +237,7 @@ Result<PlanWords> read_words(const Launcher& launcher) {
     const Plan plan = read_plan(environment);
     const std::int64_t batch = environment.number("ARENA_GLOBAL_BATCH", 1);
     if (!environment.error()) check_batch(environment, plan, batch);
-    RankPlace place = read_place(environment, plan.gpus(), launcher.names_hosts());
+    RankPlace place = read_place(environment, launcher, plan.gpus());
     if (environment.error()) return *environment.error();
     PlanWords words = words_of(model, batch, plan);
     words.place = std::move(place);

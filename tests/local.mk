@@ -119,7 +119,7 @@ black_box_tests = \
 	tests/issues/i0016-a7-profiling-turns.t \
 	tests/issues/i0016-a8-false-reports.t \
 	tests/issues/i0016-a12-hanging-spool.t tests/issues/i0022-requeued-at-once.t \
-	tests/issues/i0035-a1-killed-by-our-move.t tests/issues/i0035-a4-a6-nodes.t \
+	tests/issues/i0035-a1-killed-by-our-move.t tests/issues/i0035-a4-a6-nodes.t tests/issues/i0035-a5-uneven.t \
 	# end
 issue_tests = \
 	tests/issues/i0016-a12-trust-and-silence.t \

@@ -86,6 +86,20 @@ std::vector<NodeShape> other_layouts(const PlanQuery& query, const GpuPool& pool
     return shapes;
 }
 
+std::optional<NodeShape> uneven_layout(const PlanQuery& query, const GpuPool& pool,
+                                       std::int64_t gpus) {
+    if (!query.uneven || gpus < 3 || pool.nodes < 2 || pool.gpus_per_node < 2) return std::nullopt;
+    return NodeShape{gpus, 1, true};
+}
+
+std::vector<std::int64_t> fullest_split(std::int64_t gpus, std::int64_t site) {
+    if (gpus <= site) return {gpus - 1, 1};
+    std::vector<std::int64_t> split(static_cast<std::size_t>(gpus / site), site);
+    if (gpus % site == 0) --split.back();
+    split.push_back(gpus % site == 0 ? 1 : gpus % site);
+    return split;
+}
+
 bool can_share_layers(const PlanQuery& query, std::int64_t stages) {
     return stages <= query.model.layers &&
            (query.can.split(stages) != LayerSplit::even || query.model.layers % stages == 0);

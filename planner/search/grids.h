@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "planner/operators/operators.h"
@@ -15,6 +16,7 @@ namespace arena {
 /// A GPU count as equal nodes.
 struct NodeShape {
     std::int64_t nodes = 1, gpus_per_node = 1;
+    bool uneven = false;  ///< stands for every split of its GPUs over nodes that differ
     [[nodiscard]] std::int64_t gpus() const { return nodes * gpus_per_node; }
     auto operator<=>(const NodeShape&) const = default;
 };
@@ -30,6 +32,13 @@ std::vector<NodeShape> node_shapes(const PlanQuery&, const GpuPool&);
 /// The same count with fewer GPUs on each of more nodes, up to pool.nodes; the fewest nodes first.
 /// What finds room where some GPUs are free on many nodes.
 std::vector<NodeShape> other_layouts(const PlanQuery&, const GpuPool&, const NodeShape&);
+
+/// How the count is priced for nodes that give it different numbers of GPUs: as if none of them
+/// shared a node, which is no faster. None where the query does not want it or no two nodes could
+/// differ.
+std::optional<NodeShape> uneven_layout(const PlanQuery&, const GpuPool&, std::int64_t gpus);
+/// The split of a count that takes the fewest nodes of so many GPUs each.
+std::vector<std::int64_t> fullest_split(std::int64_t gpus, std::int64_t site_gpus_per_node);
 
 /// Whether the launcher can be told some partition of the layers into so many stages.
 bool can_share_layers(const PlanQuery&, std::int64_t stages);

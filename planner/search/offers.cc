@@ -11,7 +11,8 @@ namespace arena {
 namespace {
 
 bool is_same_shape(const Grid& a, const Grid& b) {
-    return a.gpu_type == b.gpu_type && a.nodes == b.nodes && a.gpus_per_node == b.gpus_per_node;
+    return a.gpu_type == b.gpu_type && a.nodes == b.nodes && a.gpus_per_node == b.gpus_per_node &&
+           a.split == b.split;
 }
 
 /// Observed over estimated, as the estimate of that plan is now; as it was where the plan is no
@@ -101,7 +102,8 @@ std::string offer_key(std::string_view model_fingerprint, std::string_view setti
 std::size_t offer_bytes(const std::vector<Offer>& offers) {
     std::size_t bytes = sizeof offers;
     for (const Offer& offer : offers) {
-        bytes += sizeof offer + offer.grid.gpu_type.capacity();
+        bytes += sizeof offer + offer.grid.gpu_type.capacity() +
+                 offer.grid.split.capacity() * sizeof(std::int64_t);
         for (const auto* list :
              {&offer.plan.stage_layers, &offer.plan.stage_dp, &offer.plan.stage_tp})
             bytes += list->capacity() * sizeof(std::int64_t) + 16;  // malloc's own

@@ -86,6 +86,8 @@ void visit_pool(const PlanQuery& query, const GpuPool& pool, PlanBudget& budget,
     std::vector<NodeShape> others;
     for (const NodeShape& shape : shapes)
         for (const NodeShape& other : other_layouts(query, pool, shape)) others.push_back(other);
+    for (const NodeShape& shape : shapes)
+        if (const auto other = uneven_layout(query, pool, shape.gpus())) others.push_back(*other);
     {
         const PlanBudget::Slice slice(budget, others.empty() ? 1 : share_of_fewest_nodes);
         visit_shapes(query, search, shapes, budget, visit);
@@ -132,6 +134,24 @@ void mix_stages(const PlanQuery& query, const PoolContext& context, PlanBudget& 
         grid.reason.clear();
     }
     for (std::size_t i = 0; i < grids.size(); ++i) grids[i].mixed_in_part = left_out_s[i] < best_s;
+}
+
+bool is_data_parallel(const Plan& plan) {
+    return !is_mixed(plan) && plan.pp() == 1 && plan.tp() == 1 && plan.cp == 1 && plan.ep == 1;
+}
+
+/// Of one stage; no faster than where the same number is on each of several nodes.
+void add_uneven(const GpuPool& pool, PoolSearch& search, const NodeShape& shape,
+                std::vector<GridResult>& results) {
+    GridResult found = search.search(shape, 1);
+    if (!found.feasible || !is_data_parallel(found.plan)) return;
+    for (const GridResult& other : results)
+        if (other.feasible && other.grid.gpu_type == pool.gpu_type && other.grid.nodes > 1 &&
+            other.grid.gpus() == shape.gpus() && is_data_parallel(other.plan) &&
+            other.estimate.iteration_s > found.estimate.iteration_s)
+            found.estimate = other.estimate;
+    set_split(found.grid, fullest_split(shape.gpus(), pool.gpus_per_node));
+    results.push_back(std::move(found));
 }
 
 /// Pairs that give the profiler a basis early: small shards first, tp before micro-batch.
@@ -284,7 +304,13 @@ std::vector<GridResult> plan_grids(const PlanQuery& query, PlanBudget& budget) {
     std::vector<GridResult> results;
     visit_pools(
         query, budget, results,
-        [&](const GpuPool&, PoolSearch& search, const NodeShape& shape, const StageCounts& counts) {
+        [&](const GpuPool& pool, PoolSearch& search, const NodeShape& shape,
+            const StageCounts& counts) {
+            if (shape.uneven) {
+                if (std::count(counts.begin(), counts.end(), 1) > 0)
+                    add_uneven(pool, search, shape, results);
+                return;
+            }
             const std::size_t begin = results.size();
             {
                 const PlanBudget::Slice slice(budget, query.can.told.has(Feature::mixed) ? 0.5 : 1);
@@ -310,7 +336,7 @@ std::vector<GridResult> plan_pareto(const PlanQuery& query, PlanBudget& budget) 
     visit_pools(query, budget, infeasible_grids,
                 [&](const GpuPool& pool, PoolSearch& search, const NodeShape& shape,
                     const StageCounts& counts) {
-                    for (std::size_t i = 0; i < counts.size(); ++i) {
+                    for (std::size_t i = 0; i < counts.size() && !shape.uneven; ++i) {
                         const PlanBudget::Slice own(budget, share_of(i, counts.size()));
                         for (GridResult& plan : search.pareto(shape, counts[i])) {
                             auto& list = plan.feasible ? sets[{pool.gpu_type, shape.gpus()}]
@@ -337,7 +363,8 @@ std::vector<Offer> offers_of(std::vector<GridResult> grids) {
         const auto same = std::find_if(offers.begin(), offers.end(), [&](const Offer& offer) {
             return offer.grid.gpu_type == result.grid.gpu_type &&
                    offer.grid.nodes == result.grid.nodes &&
-                   offer.grid.gpus_per_node == result.grid.gpus_per_node;
+                   offer.grid.gpus_per_node == result.grid.gpus_per_node &&
+                   offer.grid.split == result.grid.split;
         });
         Offer offer{std::move(result.grid), std::move(result.plan), result.estimate};
         if (same == offers.end())

@@ -23,9 +23,9 @@ std::int64_t mixed_stages_bound(const Model&);
 
 /// Every grid (type x nodes x GPUs per node x stages) with its proxy plan = least estimated
 /// iteration time among plans that fit memory. Same number of GPUs on every node; those of
-/// other_layouts() only where they are feasible. Deterministic order. With a budget each grid has
-/// its share of it, and what it leaves goes to those after it; without one, as everywhere below,
-/// the search goes to its end.
+/// other_layouts() only where they are feasible, as is one for all uneven splits of a count where
+/// the query wants that. Deterministic order. With a budget each grid has its share of it, and what
+/// it leaves goes to those after it; without one, as everywhere below, the search goes to its end.
 std::vector<GridResult> plan_grids(const PlanQuery&);
 std::vector<GridResult> plan_grids(const PlanQuery&, PlanBudget&);
 

@@ -21,6 +21,9 @@ struct PlanQuery {
     PlanPin pin = {};           ///< zero fields are free
     std::vector<GpuPool> pools = {};
     Capabilities can = {};  ///< of the job's launcher: which plans may stand for a grid
+    /// A count is planned on nodes that give it different numbers of GPUs, too: where its plan is
+    /// data parallel only, and the pool's nodes are known.
+    bool uneven = false;
     /// Of a setting (micro-batches, recompute, ZeRO) with more plans than this of its first stages
     /// that may become the best of mixed stages, none is looked at.
     std::int64_t max_partial_plans = 200'000;

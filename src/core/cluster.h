@@ -148,7 +148,7 @@ struct JobState {
     std::int64_t restarts = 0;     ///< starts and changes of the GPU set so far
     std::optional<Offer> current;  ///< shape it runs with, or waits with
     std::vector<NodeIndex>
-        nodes;  ///< running: the nodes it holds, current->grid.gpus_per_node GPUs on each
+        nodes;  ///< running: the nodes it holds, current->grid.gpus_on() GPUs on each
     double patient_until_s = 0;  ///< waiting for GPUs on fewer nodes: the first such time of
                                  ///< Decision::patience; 0: never
     double due_s = 0;            ///< promised (policy/order/promises.h): it ends by then, by the

@@ -2,6 +2,7 @@
 #include "core/plan.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -119,7 +120,21 @@ std::string short_form(const Plan& plan) {
     return plan.sequence_parallel ? text + ",sp" : text;
 }
 
+bool is_same_layout(const Grid& a, const Grid& b) {
+    if (!a.is_uneven() || !b.is_uneven()) return a == b;
+    return a.gpu_type == b.gpu_type && a.stages == b.stages && a.gpus() == b.gpus();
+}
+
+void set_split(Grid& grid, std::vector<std::int64_t> gpus) {
+    grid.nodes = static_cast<std::int64_t>(gpus.size());
+    const auto [least, most] = std::minmax_element(gpus.begin(), gpus.end());
+    grid.gpus_per_node = *most;
+    grid.split.clear();
+    if (*least != *most) grid.split = std::move(gpus);
+}
+
 std::string short_form(const Grid& grid) {
+    if (grid.is_uneven()) return fmt::format("{}x{}", fmt::join(grid.split, "+"), grid.gpu_type);
     if (grid.nodes == 1) return fmt::format("{}x{}", grid.gpus_per_node, grid.gpu_type);
     return fmt::format("{}x{}x{}", grid.nodes, grid.gpus_per_node, grid.gpu_type);
 }

@@ -4,6 +4,7 @@
 
 #include <compare>
 #include <cstdint>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -22,11 +23,25 @@ std::optional<Recompute> parse_recompute(std::string_view);
 struct Grid {
     std::string gpu_type;  ///< the site's GRES type name ("a40"); in `arena plan` a hardware entry
     std::int64_t nodes = 1;
-    std::int64_t gpus_per_node = 1;
+    std::int64_t gpus_per_node = 1;  ///< the most of them where they differ
     std::int64_t stages = 1;
-    [[nodiscard]] std::int64_t gpus() const { return nodes * gpus_per_node; }
+    /// GPUs on each node, in the order of the nodes, where they differ; empty: gpus_per_node on
+    /// each. In an offer it stands for every such split of the count.
+    std::vector<std::int64_t> split = {};
+    [[nodiscard]] bool is_uneven() const { return !split.empty(); }
+    [[nodiscard]] std::int64_t gpus_on(std::size_t node) const {
+        return split.empty() ? gpus_per_node : split[node];
+    }
+    [[nodiscard]] std::int64_t gpus() const {
+        return split.empty() ? nodes * gpus_per_node
+                             : std::accumulate(split.begin(), split.end(), std::int64_t{0});
+    }
     auto operator<=>(const Grid&) const = default;
 };
+/// Whether the two are one choice: the same grid, or uneven splits of one count.
+bool is_same_layout(const Grid&, const Grid&);
+/// Puts so many GPUs, which differ, on its nodes; the same number on each is no split.
+void set_split(Grid&, std::vector<std::int64_t> gpus);
 
 /// A point in a grid. stage_* have one entry per pipeline stage; sum(stage_layers) = model layers,
 /// cp * sum(stage_dp[i] * stage_tp[i]) = GPUs. Uniform plans have equal dp and tp on every stage.
@@ -56,7 +71,7 @@ struct Plan {
 /// sp. All but the layers, which follow from it. parse_plan_pin() reads it back, but for stages
 /// that differ in dp or tp ("dp2+1").
 std::string short_form(const Plan&);
-/// "4xa40" for one node, "2x4xa40" for two nodes of four.
+/// "4xa40" for one node, "2x4xa40" for two nodes of four, "3+1xa40" for nodes that differ.
 std::string short_form(const Grid&);
 
 /// What a user fixed with --arena-plan or Comment=arena:plan=...: 0 or nothing = free.

@@ -15,7 +15,7 @@ namespace {
 constexpr std::int64_t big = std::int64_t{1} << 50;
 constexpr double huge = 1e30;
 constexpr std::size_t max_custom_layers = 4096;
-constexpr std::size_t max_stages = 4096;
+constexpr std::size_t max_stages = 4096, max_split = 4096;
 
 Json json_of(const CustomLayer& layer) {
     return {{"name", layer.name},
@@ -147,11 +147,13 @@ void read(const Json& json, const std::string& where, std::optional<Error>& erro
 }
 
 Json json_of(const Grid& grid) {
-    return {{"gpu_type", grid.gpu_type},
-            {"nodes", grid.nodes},
-            {"gpus_per_node", grid.gpus_per_node},
-            {"gpus", grid.gpus()},
-            {"stages", grid.stages}};
+    Json json{{"gpu_type", grid.gpu_type},
+              {"nodes", grid.nodes},
+              {"gpus_per_node", grid.gpus_per_node},
+              {"gpus", grid.gpus()},
+              {"stages", grid.stages}};
+    if (grid.is_uneven()) json["split"] = grid.split;
+    return json;
 }
 
 void read(const Json& json, const std::string& where, std::optional<Error>& error, Grid& out) {
@@ -160,6 +162,17 @@ void read(const Json& json, const std::string& where, std::optional<Error>& erro
     fields.integer("nodes", out.nodes, 1, limits::gpus);
     fields.integer("gpus_per_node", out.gpus_per_node, 1, limits::gpus_per_node);
     fields.integer("stages", out.stages, 1, limits::gpus);
+    out.split.clear();
+    if (!fields.has("split")) return;
+    std::vector<std::int64_t> split;
+    fields.integers("split", split, 1, limits::gpus_per_node, max_split);
+    if (!fields.ok()) return;
+    Grid same = out;
+    if (!split.empty()) set_split(same, std::move(split));
+    if (!same.is_uneven() || same.nodes != out.nodes || same.gpus_per_node != out.gpus_per_node)
+        return fields.refuse("split",
+                             "GPUs of each of the nodes, gpus_per_node at most, that differ");
+    out = std::move(same);
 }
 
 Json json_of(const Plan& plan) {

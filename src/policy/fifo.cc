@@ -24,7 +24,7 @@ struct Candidate {
 bool better(const Candidate& a, const Candidate& b) {
     const auto key = [](const Offer& o) {
         const double iteration_s = o.estimate.iteration_s;
-        return std::tuple(iteration_s, o.grid.gpus(), std::tie(o.grid, o.plan));
+        return std::tuple(iteration_s, o.grid.gpus(), o.grid.is_uneven(), std::tie(o.grid, o.plan));
     };
     return key(*a.offer) < key(*b.offer);
 }
@@ -96,6 +96,7 @@ std::string Fifo::wait_reason(const Task& task, const Candidate& shape) {
 void Fifo::wait(const Task& task) {
     const JobId job = task.job->id;
     for (const Candidate& shape : candidates_of(task)) {
+        if (shape.offer->grid.is_uneven()) continue;
         const std::vector<NodeIndex> hosts = hosts_of(problem_, task, *shape.offer);
         if (hosts.empty()) continue;
         std::string reason = wait_reason(task, shape);

@@ -82,11 +82,12 @@ class Forecast {
     void note_end(const JobState& job, double restart_s) {
         const double end_s = now_.time_s + lasts_s(job, restart_s);
         if (!std::isfinite(end_s)) return;
-        const std::int64_t gpus = job.current->grid.gpus_per_node;
         End end{end_s, job.id, {}};
-        for (const NodeIndex node : job.nodes)
+        for (std::size_t n = 0; n < job.nodes.size(); ++n) {
+            const std::int64_t gpus = job.current->grid.gpus_on(n);
             end.parts.push_back(
-                {node, gpus, gpus * job.cpus_per_gpu, gpus * job.memory_mb_per_gpu});
+                {job.nodes[n], gpus, gpus * job.cpus_per_gpu, gpus * job.memory_mb_per_gpu});
+        }
         ends_.push(std::move(end));
     }
 
@@ -111,9 +112,10 @@ class Forecast {
         job.nodes = action.nodes;
         job.start_s = now_.time_s;
         ++job.restarts;
-        const std::int64_t gpus = action.offer.grid.gpus_per_node;
-        for (const NodeIndex index : action.nodes)
-            give({index, -gpus, -gpus * job.cpus_per_gpu, -gpus * job.memory_mb_per_gpu});
+        for (std::size_t n = 0; n < action.nodes.size(); ++n) {
+            const std::int64_t gpus = action.offer.grid.gpus_on(n);
+            give({action.nodes[n], -gpus, -gpus * job.cpus_per_gpu, -gpus * job.memory_mb_per_gpu});
+        }
         note_end(job, options_.restart.seconds(action.offer.grid.gpus()));
     }
 

@@ -9,6 +9,16 @@
 #include "policy/places.h"
 
 namespace arena {
+namespace {
+
+/// The largest number that works, from this one down; 0: none does.
+template <typename Works>
+std::int64_t largest(std::int64_t number, Works works) {
+    while (number > 0 && !works(number)) --number;
+    return number;
+}
+
+}  // namespace
 
 Packing::Packing(const Problem& problem, Ties ties)
     : problem_(&problem),
@@ -322,17 +332,108 @@ bool Packing::take(const Task& task, const Choice& choice, const Place& place,
     const auto wanted = static_cast<std::size_t>(choice.gpus / per_node);
     if (!allows(place, *task.job, choice.gpus / per_node, per_node)) return false;
     out.nodes.clear();
+    out.split.clear();
     out.gpus_per_node = per_node;
     out.outlasts = outlasted_by(task, problem_->run_s(task, *out.offer));
     out.own = own_hold(*task.job);
     collect_all(task, choice, place, out);
     if (out.nodes.size() < wanted) return false;
-    change_own(out.own, false);
-    for (const NodeIndex index : out.nodes) {
-        change(*task.job, index, -per_node);
-        change_spares(*task.job, index, -per_node, out.outlasts);
-    }
+    put(task, out);
     std::sort(out.nodes.begin(), out.nodes.end());
+    return true;
+}
+
+/// The first of the pieces that have so many GPUs together; empty: they have fewer.
+std::vector<Packing::Piece> Packing::first_of(std::span<const Piece> pieces, std::int64_t gpus) {
+    std::vector<Piece> taken;
+    for (const Piece& piece : pieces) {
+        if (gpus <= 0) break;
+        gpus -= piece.gpus;
+        taken.push_back(piece);
+    }
+    if (gpus > 0) taken.clear();
+    return taken;
+}
+
+/// Of the leaf that needs the fewest nodes for it. Where no leaf has so many GPUs, of all pieces,
+/// if a job may have nodes of any leaves.
+std::vector<Packing::Piece> Packing::fewest_of_one_leaf(std::vector<Piece> pieces,
+                                                        std::int64_t gpus) const {
+    if (fabric_->leaves() == 1) return first_of(pieces, gpus);
+    std::map<std::uint32_t, std::vector<Piece>> of_leaf;
+    for (const Piece& piece : pieces) of_leaf[fabric_->leaf_of(piece.node)].push_back(piece);
+    std::vector<Piece> best;
+    for (const auto& [leaf, here] : of_leaf) {
+        std::vector<Piece> taken = first_of(here, gpus);
+        if (!taken.empty() && (best.empty() || taken.size() < best.size())) best = std::move(taken);
+    }
+    if (best.empty() && !fabric_->has_limits()) best = first_of(pieces, gpus);
+    return best;
+}
+
+/// The fewest nodes that have the GPUs together, the largest pieces first, in the order of the
+/// nodes; lent ones aside.
+/// gpus_of(node, most): how many of so many the task may have there.
+template <typename GpusOf>
+std::vector<Packing::Piece> Packing::pieces(const Task& task, const Choice& choice,
+                                            const Place& place, GpusOf gpus_of) const {
+    const JobState& job = *task.job;
+    const Room& room = room_of(choice);
+    std::vector<Piece> found;
+    std::int64_t whole = 0;  // GPUs of those that are all that is free: no node behind has more
+    const bool any_leaf = fabric_->is_flat();
+    for (std::size_t left = room.stride; left-- > 1 && !(any_leaf && whole >= choice.gpus);)
+        for (std::size_t group = 0; group < groups(); ++group)
+            for (const NodeIndex index : room.bucket(group, left)) {
+                if (!is_in_set(place.node_set, index) ||
+                    !problem_->snapshot().nodes[index].lent.empty())
+                    continue;
+                const std::int64_t gpus =
+                    gpus_of(index, largest(static_cast<std::int64_t>(left), [&](std::int64_t some) {
+                                return allows_on_node(place, job, some);
+                            }));
+                if (gpus == 0) continue;
+                found.push_back({gpus, index});
+                if (gpus == static_cast<std::int64_t>(left)) whole += gpus;
+            }
+    std::sort(found.begin(), found.end(), [](const Piece& a, const Piece& b) {
+        return std::pair(-a.gpus, a.node) < std::pair(-b.gpus, b.node);
+    });
+    found = fewest_of_one_leaf(std::move(found), choice.gpus);
+    const auto nodes = static_cast<std::int64_t>(found.size());
+    if (found.empty() || nodes < place.min_nodes || nodes > place.max_nodes) return {};
+    std::sort(found.begin(), found.end(),
+              [](const Piece& a, const Piece& b) { return a.node < b.node; });
+    return found;
+}
+
+/// As Slurm shares out a job's tasks among its nodes: each node in its order is filled as far as
+/// one is left for each of those behind it.
+bool Packing::take_pieces(const Task& task, const Choice& choice, const Place& place,
+                          Placement& out) {
+    out.outlasts = outlasted_by(task, problem_->run_s(task, *out.offer));
+    out.own = own_hold(*task.job);
+    // Slurm, which knows of no holds, might fill a node that is kept in part.
+    const auto all = pieces(task, choice, place, [&](NodeIndex index, std::int64_t most) {
+        const std::int64_t gpus =
+            largest(most, [&](std::int64_t some) { return has_resources(task, index, some); });
+        return is_left_over(*task.job, index, gpus, out.outlasts, out.own) ? gpus : 0;
+    });
+    if (all.empty()) return false;
+    out.nodes.clear();
+    std::vector<std::int64_t> split;
+    std::int64_t wanted = choice.gpus;
+    for (std::size_t n = 0; n < all.size(); ++n) {
+        const auto behind = static_cast<std::int64_t>(all.size() - n - 1);
+        split.push_back(std::min(all[n].gpus, wanted - behind));
+        wanted -= split.back();
+        out.nodes.push_back(all[n].node);
+    }
+    Grid grid;
+    set_split(grid, std::move(split));
+    out.gpus_per_node = grid.gpus_per_node;
+    out.split = std::move(grid.split);
+    put(task, out);
     return true;
 }
 
@@ -349,13 +450,14 @@ bool Packing::place_as(const Task& task, const Choice& choice, const Offer& offe
     out.offer = &offer;
     return any_place(*task.job, [&](const Place& at, std::uint32_t index) {
         out.place = index;
-        return take(task, choice, at, per_node, out);
+        return offer.grid.is_uneven() ? take_pieces(task, choice, at, out)
+                                      : take(task, choice, at, per_node, out);
     });
 }
 
-/// Whether some layout finds as many nodes for which usable(node, GPUs on it) is true.
+/// The first layout that finds as many nodes for which usable(node, GPUs on it) is true; or null.
 template <typename Usable>
-bool Packing::stands(const Task& task, const Choice& choice, Usable usable) const {
+const Offer* Packing::stands(const Task& task, const Choice& choice, Usable usable) const {
     const Room& room = room_of(choice);
     const auto in_place = [&](const Place& place, std::int64_t per_node) {
         const std::int64_t wanted = choice.gpus / per_node;
@@ -371,21 +473,30 @@ bool Packing::stands(const Task& task, const Choice& choice, Usable usable) cons
         std::vector<Fabric::Share> shares;
         return counts_leaves && fabric_->choose(found, wanted, shares);
     };
-    return any_layout(choice, [&](const Offer&, std::int64_t per_node) {
+    const auto in_pieces = [&](const Place& place) {
+        const auto gpus_of = [&](NodeIndex index, std::int64_t most) {
+            return largest(most, [&](std::int64_t some) { return usable(index, some); });
+        };
+        return !pieces(task, choice, place, gpus_of).empty();
+    };
+    const Offer* found = nullptr;
+    const bool any = any_layout(choice, [&](const Offer& offer, std::int64_t per_node) {
+        found = &offer;
         return any_place(*task.job, [&](const Place& place, std::uint32_t) {
-            return in_place(place, per_node);
+            return offer.grid.is_uneven() ? in_pieces(place) : in_place(place, per_node);
         });
     });
+    return any ? found : nullptr;
 }
 
 bool Packing::could_stand(const Task& task, const Choice& choice) const {
     const std::uint32_t outlasts = outlasted_by(task, choice), own = own_hold(*task.job);
     return stands(task, choice, [&](NodeIndex index, std::int64_t per_node) {
-        return is_left_over(*task.job, index, per_node, outlasts, own);
-    });
+               return is_left_over(*task.job, index, per_node, outlasts, own);
+           }) != nullptr;
 }
 
-bool Packing::has_room(const Task& task, const Choice& choice) const {
+const Offer* Packing::layout_with_room(const Task& task, const Choice& choice) const {
     const std::uint32_t outlasts = outlasted_by(task, choice), own = own_hold(*task.job);
     return stands(task, choice, [&](NodeIndex index, std::int64_t per_node) {
         return has_resources(task, index, per_node) &&
@@ -395,34 +506,37 @@ bool Packing::has_room(const Task& task, const Choice& choice) const {
 
 void Packing::remove(const Task& task, const Placement& placement) {
     change_own(placement.own, true);
-    for (const NodeIndex index : placement.nodes) {
-        change(*task.job, index, placement.gpus_per_node);
-        change_spares(*task.job, index, placement.gpus_per_node, placement.outlasts);
+    for (std::size_t n = 0; n < placement.nodes.size(); ++n) {
+        change(*task.job, placement.nodes[n], placement.gpus_on(n));
+        change_spares(*task.job, placement.nodes[n], placement.gpus_on(n), placement.outlasts);
     }
 }
 
 void Packing::put(const Task& task, const Placement& placement) {
     change_own(placement.own, false);
-    for (const NodeIndex index : placement.nodes) {
-        change(*task.job, index, -placement.gpus_per_node);
-        change_spares(*task.job, index, -placement.gpus_per_node, placement.outlasts);
+    for (std::size_t n = 0; n < placement.nodes.size(); ++n) {
+        change(*task.job, placement.nodes[n], -placement.gpus_on(n));
+        change_spares(*task.job, placement.nodes[n], -placement.gpus_on(n), placement.outlasts);
     }
 }
 
 void Packing::release_current(const Task& task) {
-    const std::int64_t per_node = task.job->current->grid.gpus_per_node;
-    for (const NodeIndex index : task.job->nodes) change(*task.job, index, per_node);
+    const JobState& job = *task.job;
+    for (std::size_t n = 0; n < job.nodes.size(); ++n)
+        change(job, job.nodes[n], job.current->grid.gpus_on(n));
 }
 
 void Packing::take_current(const Task& task) {
-    const std::int64_t per_node = task.job->current->grid.gpus_per_node;
-    for (const NodeIndex index : task.job->nodes) change(*task.job, index, -per_node);
+    const JobState& job = *task.job;
+    for (std::size_t n = 0; n < job.nodes.size(); ++n)
+        change(job, job.nodes[n], -job.current->grid.gpus_on(n));
 }
 
 bool Packing::can_take_current(const Task& task) const {
-    const std::int64_t per_node = task.job->current->grid.gpus_per_node;
-    return std::all_of(task.job->nodes.begin(), task.job->nodes.end(),
-                       [&](NodeIndex n) { return fits_on(task, n, per_node); });
+    const JobState& job = *task.job;
+    for (std::size_t n = 0; n < job.nodes.size(); ++n)
+        if (!fits_on(task, job.nodes[n], job.current->grid.gpus_on(n))) return false;
+    return true;
 }
 
 Action action_for(const Task& task, const Placement& placement, std::string reason) {
@@ -432,6 +546,7 @@ Action action_for(const Task& task, const Placement& placement, std::string reas
     action.offer = *placement.offer;
     action.offer.grid.nodes = static_cast<std::int64_t>(placement.nodes.size());
     action.offer.grid.gpus_per_node = placement.gpus_per_node;
+    action.offer.grid.split = placement.split;
     action.nodes = placement.nodes;
     action.place = placement.place;
     action.reason = std::move(reason);

@@ -20,10 +20,14 @@ namespace arena {
 struct Placement {
     const Offer* offer = nullptr;
     std::int64_t gpus_per_node = 0;
-    std::vector<NodeIndex> nodes;  ///< ascending
-    std::uint32_t place = 0;       ///< of the job's places, the one that they are of
-    std::uint32_t outlasts = 0;    ///< Holds::outlasted_by()
-    std::uint32_t own = 0;         ///< Holds::own(): it is held no more
+    std::vector<NodeIndex> nodes;          ///< ascending
+    std::vector<std::int64_t> split = {};  ///< as Grid::split
+    [[nodiscard]] std::int64_t gpus_on(std::size_t node) const {
+        return split.empty() ? gpus_per_node : split[node];
+    }
+    std::uint32_t place = 0;     ///< of the job's places, the one that they are of
+    std::uint32_t outlasts = 0;  ///< Holds::outlasted_by()
+    std::uint32_t own = 0;       ///< Holds::own(): it is held no more
 };
 
 /// A copy costs time in the nodes.
@@ -35,20 +39,24 @@ class Packing {
     /// Finds nodes for the choice and takes their GPUs; false (and nothing taken) when there are
     /// none.
     [[nodiscard]] bool place(const Task&, const Choice&, Placement&);
-    /// The same in one layout: so many GPUs on each node.
+    /// The same in one layout: so many GPUs on each node; of an uneven offer in the split that
+    /// takes the fewest nodes.
     [[nodiscard]] bool place_as(const Task&, const Choice&, const Offer&, std::int64_t per_node,
                                 Placement&);
     /// Asks `works(offer, GPUs per node)` of each layout that the choice may have, until one does.
+    /// Uneven offers, which stand for every split, come last.
     template <typename Works>
     bool any_layout(const Choice& choice, Works works) const {
         const auto offers = problem_->offers(choice);
         for (const Offer* offer : offers) {
-            if (works(*offer, offer->grid.gpus_per_node)) return true;
+            if (!offer->grid.is_uneven() && works(*offer, offer->grid.gpus_per_node)) return true;
         }
-        if (!problem_->options().any_layout) return false;
-        for (std::int64_t g = std::min<std::int64_t>(choice.gpus, widest(choice.type)); g >= 1;
-             --g) {
+        const std::int64_t most = std::min<std::int64_t>(choice.gpus, widest(choice.type));
+        for (std::int64_t g = problem_->options().any_layout ? most : 0; g >= 1; --g) {
             if (choice.gpus % g == 0 && works(*offers.front(), g)) return true;
+        }
+        for (const Offer* offer : offers) {
+            if (offer->grid.is_uneven() && works(*offer, offer->grid.gpus_per_node)) return true;
         }
         return false;
     }
@@ -107,8 +115,11 @@ class Packing {
     /// Whether nodes could be found if nothing but what is taken now stood there; CPUs and memory
     /// aside.
     [[nodiscard]] bool could_stand(const Task&, const Choice&) const;
-    /// Whether place() would find nodes.
-    [[nodiscard]] bool has_room(const Task&, const Choice&) const;
+    /// The layout in which place() would find nodes; nullptr: none.
+    [[nodiscard]] const Offer* layout_with_room(const Task&, const Choice&) const;
+    [[nodiscard]] bool has_room(const Task& task, const Choice& choice) const {
+        return layout_with_room(task, choice) != nullptr;
+    }
     struct Left {
         std::int64_t gpus, cpus, memory_mb;
     };
@@ -137,6 +148,17 @@ class Packing {
                                     std::uint32_t outlasts, std::uint32_t own) const;
     void change_spares(const JobState&, NodeIndex, std::int64_t gpus, std::uint32_t outlasts);
     void change_own(std::uint32_t own, bool held);
+    /// GPUs that an uneven layout may have of a node.
+    struct Piece {
+        std::int64_t gpus;
+        NodeIndex node;
+    };
+    [[nodiscard]] static std::vector<Piece> first_of(std::span<const Piece>, std::int64_t gpus);
+    [[nodiscard]] std::vector<Piece> fewest_of_one_leaf(std::vector<Piece>,
+                                                        std::int64_t gpus) const;
+    template <typename GpusOf>
+    [[nodiscard]] std::vector<Piece> pieces(const Task&, const Choice&, const Place&, GpusOf) const;
+    [[nodiscard]] bool take_pieces(const Task&, const Choice&, const Place&, Placement&);
     enum class Owner { own, lent, any };
     /// Who asks for how many nodes of whose.
     struct Search {
@@ -157,7 +179,7 @@ class Packing {
     [[nodiscard]] bool is_usable(const Search&, NodeIndex, const Placement&) const;
     [[nodiscard]] bool has_resources(const Task&, NodeIndex, std::int64_t per_node) const;
     template <typename Usable>
-    [[nodiscard]] bool stands(const Task&, const Choice&, Usable) const;
+    [[nodiscard]] const Offer* stands(const Task&, const Choice&, Usable) const;
     void change(const JobState&, NodeIndex, std::int64_t gpus);
     void change_shared(NodeIndex, std::int64_t cpus, std::int64_t memory_mb);
     using Bucket = std::vector<NodeIndex>;

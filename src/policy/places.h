@@ -7,12 +7,17 @@
 
 namespace arena {
 
-/// Whether the limits of the place allow the job so many nodes with so many GPUs each.
+/// Whether the limits of the place allow the job so many GPUs of one node.
+inline bool allows_on_node(const Place& place, const JobState& job, std::int64_t gpus) {
+    return gpus * job.cpus_per_gpu <= place.max_cpus_per_node &&
+           gpus * job.memory_mb_per_gpu <= place.max_memory_mb_per_node;
+}
+
+/// The same of so many nodes with so many GPUs each.
 inline bool allows(const Place& place, const JobState& job, std::int64_t nodes,
                    std::int64_t gpus_per_node) {
     return nodes >= place.min_nodes && nodes <= place.max_nodes &&
-           gpus_per_node * job.cpus_per_gpu <= place.max_cpus_per_node &&
-           gpus_per_node * job.memory_mb_per_gpu <= place.max_memory_mb_per_node;
+           allows_on_node(place, job, gpus_per_node);
 }
 
 /// Asks `works(place, index)` of each place of the job, until one does. Allocates nothing.

@@ -130,7 +130,9 @@ double Problem::add_choices(const JobState& job, const std::vector<Offer>& offer
             {type, static_cast<std::int32_t>(gpus), offer.estimate.iteration_s, &offer});
     }
     std::sort(scratch_.begin(), scratch_.end(), [](const Sortable& a, const Sortable& b) {
-        const auto key = [](const Sortable& s) { return std::tie(s.type, s.gpus, s.iteration_s); };
+        const auto key = [](const Sortable& s) {
+            return std::tuple(s.type, s.gpus, s.iteration_s, s.offer->grid.is_uneven());
+        };
         if (key(a) != key(b)) return key(a) < key(b);
         return std::tie(a.offer->grid, a.offer->plan) < std::tie(b.offer->grid, b.offer->plan);
     });
@@ -236,8 +238,11 @@ std::int32_t Problem::find_choice(const Task& task, const Grid& grid) const {
     for (std::int32_t i = fastest; i >= 0 && i < end; ++i) {
         if (choice(i).type != type || choice(i).gpus != grid.gpus()) break;
         const auto layouts = offers(choice(i));
-        if (std::any_of(layouts.begin(), layouts.end(),
-                        [&](const Offer* offer) { return offer->grid.nodes == grid.nodes; }))
+        if (std::any_of(layouts.begin(), layouts.end(), [&](const Offer* offer) {
+                return grid.is_uneven()
+                           ? offer->grid.is_uneven()
+                           : offer->grid.nodes == grid.nodes && !offer->grid.is_uneven();
+            }))
             return i;
     }
     return fastest;

@@ -55,7 +55,7 @@ const Offer* shape_for(const Problem& problem, const Task& task, std::span<const
     std::sort(order.begin(), order.end());
     for (const auto& [value, choice] : order) {
         for (const Offer* offer : problem.offers(*choice))
-            if (could_hold(problem, task, *offer)) return offer;
+            if (!offer->grid.is_uneven() && could_hold(problem, task, *offer)) return offer;
     }
     return nullptr;
 }
@@ -76,12 +76,31 @@ std::optional<std::vector<NodeIndex>> kept_of(const Problem& problem, const Task
     return kept;
 }
 
+/// Where no layout with the same number on each node finds room.
+std::string_view why_not_in_pieces(const Problem& problem, const Task& task, const Choice& choice,
+                                   const Packing& packing) {
+    bool is_offered = false;
+    for (const Choice& other : problem.choices(task)) {
+        const auto offers = problem.offers(other);
+        const bool is_uneven = std::any_of(offers.begin(), offers.end(), [](const Offer* offer) {
+            return offer->grid.is_uneven();
+        });
+        if (!is_uneven || other.type != choice.type || other.gpus != choice.gpus) continue;
+        if (packing.has_room(task, other))
+            return "as many are free, but in pieces, with which it would end later";
+        is_offered = true;
+    }
+    return is_offered ? "as many are free, but on more nodes than it may have"
+                      : "as many are free, but in pieces: a job has the same number on each of its "
+                        "nodes";
+}
+
 }  // namespace
 
 void keep_from_slurm(const Problem& problem, const Packing& packing, std::span<Action> actions) {
     if (!packing.keeps_any()) return;
     for (Action& action : actions) {
-        if (action.kind != ActionKind::start) continue;
+        if (action.kind != ActionKind::start || action.offer.grid.is_uneven()) continue;
         const auto task = std::find_if(problem.tasks().begin(), problem.tasks().end(),
                                        [&](const Task& t) { return t.job->id == action.job; });
         std::vector<NodeIndex> others = hosts_of(problem, *task, action.offer);
@@ -101,7 +120,7 @@ std::string_view why_not_free(const Problem& problem, const Task& task, const Ch
     if (free < choice.gpus) return "not enough free now";
     if (packing.could_stand(task, choice))
         return "the CPUs or the memory beside the free GPUs are in use";
-    return "as many are free, but in pieces: a job has the same number on each of its nodes";
+    return why_not_in_pieces(problem, task, choice, packing);
 }
 
 Leftover::Leftover(const Problem& problem, const Packing& left, std::span<const Action> actions,

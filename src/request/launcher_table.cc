@@ -60,7 +60,8 @@ constexpr Placeholder placeholders[] = {
     {"nodes", true, [](const PlanWords& w) { return number(w.place.nodes); }},
     {"per_node", true,
      [](const PlanWords& w) {
-         return number(world(w) / std::max<std::int64_t>(1, w.place.nodes));
+         return w.place.uneven ? std::string("gpu")
+                               : number(world(w) / std::max<std::int64_t>(1, w.place.nodes));
      }},
     {"node_rank", true, [](const PlanWords& w) { return number(w.place.node_rank); }},
     {"job", true, [](const PlanWords& w) { return number(w.place.job); }},
@@ -166,11 +167,13 @@ class TableReader {
         const std::string_view value = fields[1];
         if (key == "tasks") return one_of(value, "node", "gpu", launcher_.one_task_per_node);
         if (key == "ranks") return one_of(value, "env", "own", launcher_.wants_ranks);
+        if (key == "nodes") return one_of(value, "uneven", "even", launcher_.uneven);
         if (key == "version") return version(value, launcher_.version);
-        return wrong(fmt::format(
-            "unknown word '{}': accepted are title, script, programs, tasks, ranks, version, gap, "
-            "asked, unasked, or a row FROM BEFORE FEATURE WORDS",
-            printable(key, 40)));
+        return wrong(
+            fmt::format("unknown word '{}': accepted are title, script, programs, tasks, ranks, "
+                        "nodes, version, "
+                        "gap, asked, unasked, or a row FROM BEFORE FEATURE WORDS",
+                        printable(key, 40)));
     }
 
     Status prose(std::string_view text, std::string_view key, std::string& out) {

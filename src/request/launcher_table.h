@@ -40,6 +40,7 @@ struct Launcher {
     std::vector<std::string> programs;  ///< by which a batch script names it; '*' = any characters
     bool one_task_per_node = false;     ///< it starts the ranks of a node itself
     bool wants_ranks = false;           ///< its ranks read RANK, WORLD_SIZE, MASTER_ADDR, ...
+    bool uneven = false;                ///< its nodes may have different numbers of ranks
     std::optional<Version> version;     ///< meant when none is said; absent: it has none
     FeatureSet asked = asked_features();  ///< see Capabilities
     std::vector<LauncherRow> rows;
@@ -63,6 +64,7 @@ Result<Version> parse_version_of(const Launcher&, std::string_view text);
 struct RankPlace {
     std::int64_t nodes = 0, node_rank = 0, job = 0, port = 0;
     std::string host;
+    bool uneven = false;  ///< with different numbers of GPUs: {per_node} is "gpu", all there are
 };
 
 /// The numbers of a plan that words may name.

@@ -52,8 +52,8 @@ ok "one GPU more of n2 is taken" starts "$(stock --gres=gpu:a40:1 -w n2)"
 squeue -h -t RUNNING -w n3 -o %i | xargs -r scancel
 ok "one GPU of n3 is" starts "$(stock --gres=gpu:a40:1 -w n3)"
 job=$(ask a40 4)
-ok "pieces of 1 and 3 cannot be one job, and it says so" wait_for_reason "$job" \
-    'as many are free, but in pieces: a job has the same number on each of its nodes'
+ok "pieces of 1 and 3 are one job, too" starts "$job"
+is "$(job_field "$job" NumNodes) $(job_field "$job" TresPerTask)" "2 gres:gpu:a40:1" "with a GPU for each task"
 ok "all jobs go" none
 
 # ---- what no node can ever give ---------------------------------------------------------------------

@@ -2,6 +2,7 @@
 // Counts of GPUs on nodes as they are: a node with several GPU types, and GPUs that are free in
 // pieces.
 #include <algorithm>
+#include <random>
 #include <set>
 
 #include "policy/arena/arena_policy.h"
@@ -183,6 +184,200 @@ TEST(an_elastic_job_starts_on_halves_and_keeps_them) {
     s.jobs[2].elastic = true;
     for (NodeState& node : s.nodes) node.free_gpus = 0;
     ck_assert_uint_eq(decide_arena(s, offers, explaining()).actions.size(), 0);
+}
+
+// ---- pieces that differ -------------------------------------------------------------------------
+
+/// On one node, or on several with a different number on each.
+Offers on_one_or_in_pieces(double slower, std::int64_t gpus = 4) {
+    Offer pieces = offer_of("a40", 2, gpus - 1, slower);
+    set_split(pieces.grid, {gpus - 1, 1});
+    return {{3, {offer_of("a40", 1, gpus, 1), std::move(pieces)}}};
+}
+
+/// n1 has 3 of 4 GPUs free and n2 one.
+Snapshot three_and_one_free(double left_s) {
+    Snapshot s = two_of_four_free(left_s);
+    s.nodes[0].free_gpus = 3;
+    s.nodes[1].free_gpus = 1;
+    s.jobs[0].current = offer_of("a40", 1, 1, 1);
+    s.jobs[1].current = offer_of("a40", 1, 3, 1);
+    return s;
+}
+
+constexpr PolicyFunction policies[] = {&decide_fifo, &decide_aryl, &decide_arena};
+
+void is_split(const Action* start, const std::vector<NodeIndex>& nodes,
+              const std::vector<std::int64_t>& split) {
+    ck_assert_ptr_nonnull(start);
+    ck_assert(start->nodes == nodes);
+    ck_assert(start->offer.grid.split == split);
+    ck_assert_int_eq(start->offer.grid.nodes, std::ssize(split));
+    ck_assert_int_eq(start->offer.grid.gpus_per_node,
+                     *std::max_element(split.begin(), split.end()));
+}
+
+TEST(a_job_starts_on_pieces_that_differ_where_that_ends_first) {
+    for (const PolicyFunction decide : policies)
+        is_split(
+            start_of(decide(three_and_one_free(3600), on_one_or_in_pieces(1.04), explaining()), 3),
+            {0, 1}, {3, 1});
+    is_split(
+        start_of(decide_arena(three_and_one_free(3600), on_one_or_in_pieces(1.5), explaining()), 3),
+        {0, 1}, {3, 1});
+}
+
+TEST(it_waits_for_a_whole_node_that_ends_sooner_than_pieces_and_says_so) {
+    const Decision d =
+        decide_arena(three_and_one_free(200), on_one_or_in_pieces(1.5), explaining());
+    ck_assert_ptr_null(start_of(d, 3));
+    same(why(d, 3),
+         "waits for 4xa40: expected to be free within 5 min, and ends sooner then than with the "
+         "pieces that are free now");
+}
+
+TEST(pieces_are_not_taken_where_a_layout_with_the_same_number_on_each_fits) {
+    for (const PolicyFunction decide : policies) {
+        Snapshot s = three_and_one_free(3600);
+        s.nodes[1].free_gpus = 2;
+        Offers offers = on_one_or_in_pieces(1.04);
+        offers[3].push_back(offer_of("a40", 2, 2, 1.04));
+        const Action* start = start_of(decide(s, offers, explaining()), 3);
+        ck_assert_ptr_nonnull(start);
+        ck_assert(!start->offer.grid.is_uneven() && start->offer.grid.nodes == 2);
+    }
+}
+
+TEST(nodes_are_filled_in_their_order_as_slurm_does_it) {
+    Snapshot s = three_and_one_free(3600);
+    s.nodes = {{"n1", "a40", 4, 3, 99, 99000},
+               {"n2", "a40", 4, 2, 99, 99000},
+               {"n3", "a40", 8, 4, 99, 99000},
+               {"n4", "a40", 4, 1, 99, 99000}};
+    s.node_sets = {{0, 1, 2, 3}};
+    s.jobs = {waiting(3, 8)};
+    is_split(start_of(decide_arena(s, on_one_or_in_pieces(1.5, 8), explaining()), 3), {0, 1, 2},
+             {3, 2, 3});
+    s.jobs = {waiting(3, 5)};
+    is_split(start_of(decide_arena(s, on_one_or_in_pieces(1.5, 5), explaining()), 3), {0, 2},
+             {3, 2});
+}
+
+TEST(pieces_have_the_cpus_and_the_memory_of_their_gpus) {
+    Snapshot s = three_and_one_free(3600);
+    s.nodes.push_back({"n3", "a40", 4, 1, 2, 2000});
+    s.node_sets = {{0, 1, 2}};
+    s.jobs[2].cpus_per_gpu = 2;
+    s.jobs[2].memory_mb_per_gpu = 2000;
+    s.nodes[0].free_cpus = 5;  // for two of its three GPUs
+    is_split(start_of(decide_arena(s, on_one_or_in_pieces(1.5), explaining()), 3), {0, 1, 2},
+             {2, 1, 1});
+    s.nodes[2].free_memory_mb = 1999;
+    const Decision none = decide_arena(s, on_one_or_in_pieces(1.5), explaining());
+    ck_assert_ptr_null(start_of(none, 3));
+    same(why(decide_fifo(s, on_one_or_in_pieces(1.5), explaining()), 3),
+         "waits for 4xa40: the CPUs or the memory beside the free GPUs are in use");
+}
+
+TEST(a_place_limits_pieces_too) {
+    Snapshot s = three_and_one_free(3600);
+    s.jobs[2].places = {{.node_set = 0, .max_nodes = 1}};
+    const Decision one = decide_arena(s, on_one_or_in_pieces(1.5), explaining());
+    ck_assert_ptr_null(start_of(one, 3));
+    s.jobs[2].places = {{.node_set = 0, .max_cpus_per_node = 2}};
+    ck_assert_ptr_null(start_of(decide_arena(s, on_one_or_in_pieces(1.5), explaining()), 3));
+    s.jobs[2].places.push_back({.node_set = 0});
+    const Decision d = decide_arena(s, on_one_or_in_pieces(1.5), explaining());
+    is_split(start_of(d, 3), {0, 1}, {3, 1});
+    ck_assert_uint_eq(start_of(d, 3)->place, 1);
+}
+
+/// Whatever is free in whatever pieces of two types, of nodes of which the job may have some, and
+/// nobody knows when more will be: what stock's --gpus=N starts with starts.
+TEST(a_job_starts_where_as_many_are_free_as_it_asks_for) {
+    std::mt19937 random(35);
+    const auto pick = [&](int low, int high) {
+        return std::uniform_int_distribution<int>(low, high)(random);
+    };
+    int started = 0, waited = 0;
+    for (int round = 0; round < 400; ++round) {
+        Snapshot s;
+        s.time_s = 100;
+        s.node_sets = {{}};
+        std::int64_t free = 0;
+        const int nodes = pick(1, 6);
+        for (int n = 0; n < nodes; ++n) {
+            NodeState node{"n" + std::to_string(n), pick(0, 2) == 0 ? "a100" : "a40", 4,
+                           pick(0, 4)};
+            node.free_cpus = node.free_gpus + pick(0, 3);
+            node.free_memory_mb = 1000;
+            const bool allowed = pick(0, 4) != 0;
+            if (allowed) s.node_sets[0].push_back(static_cast<NodeIndex>(n));
+            if (allowed && node.gpu_type == "a40") free += node.free_gpus;
+            s.nodes.push_back(std::move(node));
+        }
+        const std::int64_t gpus = pick(3, 9);
+        s.jobs = {waiting(3, gpus)};
+        Offers offers = on_one_or_in_pieces(3, gpus);
+        for (std::int64_t g = 1; g < gpus; ++g)
+            if (gpus % g == 0) offers[3].push_back(offer_of("a40", gpus / g, g, 2));
+        for (const PolicyFunction decide : {policies[0], policies[2]}) {
+            const Decision d = decide(s, offers, explaining());
+            const Action* start = start_of(d, 3);
+            ck_assert_msg((start != nullptr) == (free >= gpus), "round %d: %s", round,
+                          to_json(s).c_str());
+            ++(start != nullptr ? started : waited);
+            if (start == nullptr) continue;
+            std::int64_t sum = 0;
+            for (std::size_t n = 0; n < start->nodes.size(); ++n) {
+                const NodeState& node = s.nodes[start->nodes[n]];
+                sum += start->offer.grid.gpus_on(n);
+                ck_assert_int_le(start->offer.grid.gpus_on(n), node.free_gpus);
+                ck_assert_int_le(start->offer.grid.gpus_on(n), node.free_cpus);
+                ck_assert(node.gpu_type == "a40");
+            }
+            ck_assert_int_eq(sum, gpus);
+        }
+    }
+    ck_assert_int_gt(started, 100);
+    ck_assert_int_gt(waited, 100);
+}
+
+/// Neither taken for one on a whole node, nor for one that has as much on each.
+TEST(an_elastic_job_keeps_its_pieces_and_leaves_them_for_a_better_layout) {
+    Snapshot s = three_and_one_free(3600);
+    s.jobs[2].elastic = true;
+    const Offers offers = on_one_or_in_pieces(1.5);
+    const Decision d = decide_arena(s, offers, explaining());
+    is_split(start_of(d, 3), {0, 1}, {3, 1});
+    s.jobs[2] = running(3, start_of(d, 3)->offer, {0, 1}, 90000);
+    s.jobs[2].elastic = true;
+    for (NodeState& node : s.nodes) node.free_gpus = 0;
+    ck_assert_uint_eq(decide_arena(s, offers, explaining()).actions.size(), 0);
+    const auto again = parse_snapshot(to_json(s));
+    ck_assert(again && *again == s);
+    s.jobs.erase(s.jobs.begin());
+    s.nodes[0].free_gpus = 1;
+    s.time_s += 100000;
+    const Decision moved = decide_arena(s, offers, explaining());
+    ck_assert_uint_eq(moved.actions.size(), 1);
+    ck_assert(moved.actions[0].kind == ActionKind::resize);
+    ck_assert(moved.actions[0].offer.grid == offers.at(3).front().grid);
+}
+
+TEST(a_split_is_read_as_it_is_written_and_wrong_ones_are_refused) {
+    const Grid grid = on_one_or_in_pieces(1).at(3)[1].grid;
+    same(short_form(grid), "3+1xa40");
+    ck_assert_int_eq(grid.gpus(), 4);
+    const std::string text = to_json(grid);
+    const auto again = parse_grid_json(text);
+    ck_assert(again && *again == grid);
+    for (const char* bad : {"[2,2]", "[3,1,1]", "[4,1]", "[3]", "[]", "[3,0]", "\"3,1\""}) {
+        std::string other = text;
+        other.replace(other.find("[3,1]"), 5, bad);
+        ck_assert_msg(!parse_grid_json(other), "%s", other.c_str());
+    }
+    ck_assert(to_json(offer_of("a40", 2, 2, 1).grid).find("split") == std::string::npos);
 }
 
 // ---- a node with two types ----------------------------------------------------------------------

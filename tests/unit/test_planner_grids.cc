@@ -95,6 +95,37 @@ TEST(a_count_is_planned_on_more_nodes_than_it_needs_where_the_site_has_them) {
     ck_assert(make_offers(query) == std::vector<Offer>{offers.front()});
 }
 
+TEST(a_data_parallel_count_is_planned_for_nodes_that_differ_where_that_is_wanted) {
+    PlanQuery query = query_of("gpt2", 64, 4, 4, {"a100"});
+    GpuPool& pool = query.pools[0];
+    pool.gpus_per_node = 4;
+    pool.nodes = 4;
+    query.can = capabilities_of("ddp");
+    const std::vector<Offer> even = make_offers(query);
+    query.uneven = true;
+    const std::vector<Offer> all = make_offers(query);
+    ck_assert_uint_eq(all.size(), even.size() + 1);
+    const auto uneven = std::find_if(all.begin(), all.end(),
+                                     [](const Offer& offer) { return offer.grid.is_uneven(); });
+    ck_assert(uneven != all.end());
+    ck_assert(uneven->grid.split == (std::vector<std::int64_t>{3, 1}));
+    ck_assert_int_eq(uneven->plan.dp(), 4);
+    for (const Offer& offer : even)
+        ck_assert(offer.estimate.iteration_s <= uneven->estimate.iteration_s);
+    for (const GridResult& plan : plan_pareto(query)) ck_assert(!plan.grid.is_uneven());
+    query.pin.tp = 2;
+    query.can = capabilities_of("env");
+    for (const Offer& offer : make_offers(query)) ck_assert(!offer.grid.is_uneven());
+    query.pin = {};
+    pool.nodes = 1;
+    ck_assert(!uneven_layout(query, pool, 4));
+    pool.nodes = 2;
+    ck_assert(uneven_layout(query, pool, 3) && !uneven_layout(query, pool, 2));
+    using Split = std::vector<std::int64_t>;
+    ck_assert(fullest_split(4, 8) == (Split{3, 1}) && fullest_split(5, 4) == (Split{4, 1}));
+    ck_assert(fullest_split(8, 4) == (Split{4, 3, 1}) && fullest_split(4, 2) == (Split{2, 1, 1}));
+}
+
 TEST(what_no_grid_can_hold_is_told_by_its_largest) {
     const PlanQuery query = query_of("llama-3-8b", 16, 1, 1, {"a100"});
     const std::string why = why_none(plan_grids(query));

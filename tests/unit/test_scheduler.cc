@@ -122,6 +122,89 @@ TEST(memory_is_asked_for_as_its_user_asked) {
     ck_assert_int_eq(shape_of([](Request& r) { r.mem_per_node_mb = 64000; }).job, 1);
 }
 
+/// Three GPUs free on n1 and one on n2, of 4 CPUs and 16,000 MB each.
+JobView& job_for_pieces(Scene& scene, const std::string& launcher = "env") {
+    scene.host.view.memory_tracked = true;
+    scene.node("n1", "a40", 4, 3);
+    scene.node("n2", "a40", 4, 1);
+    Request r = Scene::request();
+    r.min_gpus = r.max_gpus = 4;
+    r.launcher = launcher;
+    r.pin = must(parse_plan_pin("pp1,tp1"));
+    return scene.job(1, r);
+}
+
+TEST(a_job_starts_on_pieces_that_differ_with_what_goes_with_each_gpu) {
+    Scene by_gpu;
+    job_for_pieces(by_gpu);
+    by_gpu.scheduler()->round();
+    ck_assert(called(by_gpu.host, "start 1 n1,n2"));
+    Shape shape = by_gpu.host.last_shape;
+    ck_assert(shape.offer.grid.split == (std::vector<std::int64_t>{3, 1}));
+    ck_assert_int_eq(shape.tasks(), 4);
+    ck_assert_int_eq(shape.cpus_per_task, 4);
+    ck_assert_int_eq(shape.cpus_per_gpu, 0);
+    ck_assert_int_eq(shape.memory_mb_per_gpu, 16000);
+    ck_assert_int_eq(shape.memory_mb_per_node, 0);
+    ck_assert(shape.admin_comment.find("grid=3+1xa40 ") != std::string::npos);
+    Scene by_node;
+    job_for_pieces(by_node, "torchrun");
+    by_node.scheduler()->round();
+    ck_assert(called(by_node.host, "start 1 n1,n2"));
+    shape = by_node.host.last_shape;
+    ck_assert_int_eq(shape.tasks(), 2);
+    ck_assert_int_eq(shape.tasks_per_node, 1);
+    ck_assert_int_eq(shape.cpus_per_gpu, 4);
+    Scene alike;
+    job_for_pieces(alike, "lightning");
+    alike.scheduler()->round();
+    ck_assert(!called(alike.host, "start 1 n1,n2"));
+}
+
+/// Released, Slurm would put it on whatever nodes.
+TEST(a_job_that_may_not_start_yet_is_not_released_with_pieces) {
+    Scene scene;
+    job_for_pieces(scene).ordinary_start_s = 0;
+    scene.scheduler()->round();
+    for (const std::string& call : scene.host.calls)
+        ck_assert_msg(!call.starts_with("start") && !call.starts_with("release"), "%s",
+                      call.c_str());
+}
+
+TEST(pieces_that_slurm_refuses_rest_whatever_their_split) {
+    Scene scene;
+    job_for_pieces(scene);
+    scene.host.next_start = {ApplyOutcome::never, "no"};
+    auto scheduler = scene.scheduler();
+    scheduler->round();
+    ck_assert(called(scene.host, "start 1 n1,n2"));
+    scene.host.calls.clear();
+    std::swap(scene.host.view.snapshot.nodes[0].free_gpus,
+              scene.host.view.snapshot.nodes[1].free_gpus);
+    scheduler->round();
+    ck_assert(!called(scene.host, "start 1 n1,n2"));
+}
+
+TEST(what_a_running_job_has_of_each_node_is_what_slurm_says) {
+    Scene scene;
+    job_for_pieces(scene);
+    auto scheduler = scene.scheduler();
+    scheduler->round();
+    JobView& job = scene.host.view.jobs[0];
+    job.facts.state = HostJobState::running;
+    job.facts.held = false;
+    job.facts.mark = JobMark{Phase::started, 0, OtherHold::none, 0};
+    job.offer_json = to_json(scene.host.last_shape.offer);
+    job.nodes = {0, 1};
+    job.start_s = 990;
+    for (NodeState& node : scene.host.view.snapshot.nodes) node.free_gpus = 0;
+    scene.host.view.running = {{1, INFINITY, {{0, 1, 4, 16000}, {1, 3, 12, 48000}}}};
+    scheduler->round();
+    const Result<Replay> seen = parse_replay(scheduler->snapshot_json());
+    ck_assert(seen && seen->snapshot.jobs.size() == 1);
+    ck_assert(seen->snapshot.jobs[0].current->grid.split == (std::vector<std::int64_t>{1, 3}));
+}
+
 TEST(jobs_whose_nodes_are_gone_wait_in_slurms_words) {
     Scene scene;
     scene.config.reserve_depth = 0;

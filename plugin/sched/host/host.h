@@ -203,10 +203,16 @@ struct Shape {
     std::uint32_t restart = 0;  ///< re-checked at apply
     std::uint64_t basis = 0;    ///< the same: JobView::basis as it was planned
     Offer offer;
-    std::int64_t tasks_per_node = 1;
+    std::int64_t tasks_per_node = 1;  ///< of an uneven grid: on the node with the most GPUs
     std::int64_t cpus_per_task = 1;
+    std::int64_t cpus_per_gpu = 0;  ///< > 0: instead of that; of an uneven grid with a task a node
+    [[nodiscard]] std::int64_t tasks() const {
+        const bool by_gpu = offer.grid.is_uneven() && cpus_per_gpu == 0;
+        return by_gpu ? offer.grid.gpus() : offer.grid.nodes * tasks_per_node;
+    }
     std::int64_t memory_mb_per_node = 0;   ///< 0 = leave to Slurm
     std::int64_t memory_mb_per_cpu = 0;    ///< > 0: instead of that
+    std::int64_t memory_mb_per_gpu = 0;    ///< > 0: instead of that; of an uneven grid
     std::string partition;                 ///< to start it in, one of the job's
     bool on_lent = false;                  ///< some of its nodes are lent: it passes their guards
     JobId array = 0;                       ///< a member of what that job trains: without GPUs

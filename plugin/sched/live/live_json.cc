@@ -33,7 +33,8 @@ Json nodes_json(const LiveState& state, std::size_t most) {
 
 std::string plan_of(const JobStatus& status) {
     for (std::size_t i = 0; status.offers && i < status.offers->size(); ++i)
-        if ((*status.offers)[i].grid == status.chosen) return short_form((*status.offers)[i].plan);
+        if (status.chosen && is_same_layout((*status.offers)[i].grid, *status.chosen))
+            return short_form((*status.offers)[i].plan);
     return {};
 }
 

@@ -199,8 +199,11 @@ void Application::carry_out(const PlannedJob& planned, const Action& action) {
                                                          "ordinary job"
                                                        : action.reason));
     }
+    // Released, Slurm would put it on whatever nodes.
     if (starts && take_free_nodes(action))
         start(planned, action);
+    else if (action.offer.grid.is_uneven())
+        note(waits_for(*planned.view, overtakes ? "waits behind an ordinary job" : action.reason));
     else if (action.kind == ActionKind::start || action.kind == ActionKind::reshape_and_wait)
         release(planned, action);
 }
@@ -213,10 +216,11 @@ bool Application::are_lent(const std::vector<NodeIndex>& nodes) const {
 /// Takes the action's GPUs out of what is free now. False, and nothing taken, where some of them
 /// are still held by a job that gives them back.
 bool Application::take_free_nodes(const Action& action) {
-    const std::int64_t gpus = action.offer.grid.gpus_per_node;
-    const auto free = [&](NodeIndex index) { return free_gpus_[index] >= gpus; };
-    if (!std::all_of(action.nodes.begin(), action.nodes.end(), free)) return false;
-    for (NodeIndex index : action.nodes) free_gpus_[index] -= gpus;
+    const Grid& grid = action.offer.grid;
+    for (std::size_t n = 0; n < action.nodes.size(); ++n)
+        if (free_gpus_[action.nodes[n]] < grid.gpus_on(n)) return false;
+    for (std::size_t n = 0; n < action.nodes.size(); ++n)
+        free_gpus_[action.nodes[n]] -= grid.gpus_on(n);
     return true;
 }
 
@@ -246,6 +250,9 @@ Shape Application::shape_for(const PlannedJob& planned, const Action& action,
     shape.tasks_per_node = tasks_per_node(request.launcher, offer.grid);
     shape.cpus_per_task = std::max<std::int64_t>(
         job.cpus_per_gpu * offer.grid.gpus_per_node / shape.tasks_per_node, 1);
+    if (offer.grid.is_uneven())
+        (shape.tasks_per_node == 1 ? shape.cpus_per_gpu : shape.cpus_per_task) =
+            std::max<std::int64_t>(job.cpus_per_gpu, 1);
     write_memory(shape, request, job);
     shape.exclude = names_of(planned.view->avoided, action.kept);
     shape.environment = launch_environment(request, offer);

@@ -47,7 +47,7 @@ SharedOffers BlockedOffers::open(JobId job, const OfferList& offers) {
     if (at->second.empty()) return offers;
     std::vector<Offer> open;
     for (const Offer& offer : *offers) {
-        const auto same = [&](const Blocked& b) { return b.grid == offer.grid; };
+        const auto same = [&](const Blocked& b) { return is_same_layout(b.grid, offer.grid); };
         if (std::none_of(at->second.begin(), at->second.end(), same)) open.push_back(offer);
     }
     return open;
@@ -57,14 +57,15 @@ std::string BlockedOffers::why_not(JobId job, const Grid& grid) const {
     const auto at = blocked_.find(job);
     if (at == blocked_.end()) return {};
     for (const Blocked& blocked : at->second)
-        if (blocked.grid == grid && blocked.until_s > now_s_) return blocked.why;
+        if (is_same_layout(blocked.grid, grid) && blocked.until_s > now_s_) return blocked.why;
     return {};
 }
 
 void BlockedOffers::block(JobId job, const Grid& grid, const std::string& why, bool limited) {
     blocked_[job].push_back({grid, now_s_ + blocked_s, why, limited});
     if (!limited) return;
-    std::erase_if(limits_[job], [&](const Blocked& known) { return known.grid == grid; });
+    std::erase_if(limits_[job],
+                  [&](const Blocked& known) { return is_same_layout(known.grid, grid); });
     limits_[job].push_back({grid, now_s_ + limited_s, why, limited});
 }
 
@@ -80,9 +81,9 @@ SharedOffers BlockedOffers::to_move_to(JobId job, const OfferList& offers, const
     if (at == limits_.end()) return offers;
     std::vector<Offer> open;
     for (const Offer& offer : *offers)
-        if (offer.grid == own ||
+        if (is_same_layout(offer.grid, own) ||
             std::none_of(at->second.begin(), at->second.end(), [&](const Blocked& limit) {
-                return limit.grid == offer.grid && limit.until_s > now_s_;
+                return is_same_layout(limit.grid, offer.grid) && limit.until_s > now_s_;
             }))
             open.push_back(offer);
     return open;

@@ -13,13 +13,15 @@ constexpr std::size_t max_looks = 4;
 /// Unless a job that gives it back still has some of it.
 void keep_for(Round& round, const PlannedJob& planned, const Action& action) {
     std::vector<Taken>& taken = round.ahead.taken;
-    const std::int64_t gpus = action.offer.grid.gpus_per_node;
-    const auto free = [&](NodeIndex index) {
-        return round.view.snapshot.nodes[index].free_gpus - taken[index].gpus >= gpus;
-    };
-    if (!std::all_of(action.nodes.begin(), action.nodes.end(), free)) return;
+    for (std::size_t n = 0; n < action.nodes.size(); ++n) {
+        const NodeIndex index = action.nodes[n];
+        const std::int64_t left = round.view.snapshot.nodes[index].free_gpus - taken[index].gpus;
+        if (left < action.offer.grid.gpus_on(n)) return;
+    }
     const JobState& job = round.snapshot.jobs[planned.state];
-    for (NodeIndex index : action.nodes) {
+    for (std::size_t at = 0; at < action.nodes.size(); ++at) {
+        const NodeIndex index = action.nodes[at];
+        const std::int64_t gpus = action.offer.grid.gpus_on(at);
         taken[index].gpus += gpus;
         const NodeParts parts = parts_of(round.view.snapshot.nodes, index);
         for (NodeIndex n = parts.first; n < parts.last; ++n) {

@@ -78,7 +78,7 @@ std::string words_for_history(JobId job, const JobStatus& status, const Books& b
     if (status.chosen) {
         text = short_form(*status.chosen);
         for (std::size_t i = 0; status.offers && i < status.offers->size(); ++i)
-            if ((*status.offers)[i].grid == *status.chosen) {
+            if (is_same_layout((*status.offers)[i].grid, *status.chosen)) {
                 text += " " + short_form((*status.offers)[i].plan);
                 break;
             }

@@ -99,6 +99,7 @@ class Intake {
     [[nodiscard]] bool leaves(const JobView& job, const SharedRequest& wanted, const Offer& plan,
                               Move move);
     [[nodiscard]] std::vector<std::string> slow_nodes(const JobView& job, const JobState& state);
+    [[nodiscard]] Grid grid_of(const JobView& job, const Grid& planned) const;
     void add_running(const JobView& job, const SharedRequest& wanted, const Offer& plan);
     void add_returning(const JobView& job, const SharedRequest& wanted, const Offer& plan);
     void note_avoided(const JobView& job, JobStatus& status) const;
@@ -537,6 +538,21 @@ void Intake::follow_checkpointing(const JobView& job, const SharedRequest& wante
         add_returning(job, wanted, plan);
 }
 
+/// Of an uneven one what it has of each node, which Slurm alone knows for certain.
+Grid Intake::grid_of(const JobView& job, const Grid& planned) const {
+    if (!planned.is_uneven()) return planned;
+    const auto held = std::find_if(view_.running.begin(), view_.running.end(),
+                                   [&](const Occupied& other) { return other.job == job.id; });
+    std::vector<std::int64_t> split;
+    for (const NodeIndex node : job.nodes)
+        for (std::size_t p = 0; held != view_.running.end() && p < held->parts.size(); ++p)
+            if (held->parts[p].node == node && held->parts[p].gpus > 0)
+                split.push_back(held->parts[p].gpus);
+    Grid grid = planned;
+    if (!split.empty() && split.size() == job.nodes.size()) set_split(grid, std::move(split));
+    return grid;
+}
+
 void Intake::add_running(const JobView& job, const SharedRequest& wanted, const Offer& plan) {
     OfferList offers = known_offers(job, *wanted);
     JobState state = state_of(job, *wanted);
@@ -549,7 +565,8 @@ void Intake::add_running(const JobView& job, const SharedRequest& wanted, const 
     ++state.restarts;  // Slurm does not count the start that it runs from
     // What runs and what it could have instead are compared by what is known now.
     for (const Offer& now : *offers)
-        if (now.grid == plan.grid && now.plan == plan.plan) state.current = now;
+        if (is_same_layout(now.grid, plan.grid) && now.plan == plan.plan) state.current = now;
+    state.current->grid = grid_of(job, plan.grid);
     books_.statuses[job.id].offers = offers;
     state.nodes = job.nodes;
     // Whoever sets the wall clock back does not make it one that has yet to start.
@@ -574,10 +591,12 @@ void Intake::add_returning(const JobView& job, const SharedRequest& wanted, cons
     OfferList offers = known_offers(job, *wanted);
     JobState state = state_of(job, *wanted);
     take_belief(state, job, *wanted, *offers);
-    const std::int64_t gpus = plan.grid.gpus_per_node;
-    for (NodeIndex index : job.nodes)
+    const Grid grid = grid_of(job, plan.grid);
+    for (std::size_t n = 0; n < job.nodes.size(); ++n) {
+        const std::int64_t gpus = grid.gpus_on(n);
         round_.returns.push_back(
-            {index, gpus, gpus * state.cpus_per_gpu, gpus * state.memory_mb_per_gpu});
+            {job.nodes[n], gpus, gpus * state.cpus_per_gpu, gpus * state.memory_mb_per_gpu});
+    }
     round_.offers.emplace(job.id, offers);
     take_part(job, wanted, std::move(state), std::move(offers), Role::returns);
 }

@@ -92,7 +92,7 @@ void Queue::expect_promises(const Round& round, const PromiseBook& promises) {
         bool in_time = false;
         for (const Offer& offer : *planned.offers) {
             if (offer.grid == promise->grid && promised == nullptr) promised = &offer;
-            if (known != expected_.end() && offer.grid == known->second.grid &&
+            if (known != expected_.end() && is_same_layout(offer.grid, known->second.grid) &&
                 offer.plan == known->second.plan)
                 in_time = ends_s(known->second.start_s, offer) <= promise->due_s + 1;
         }

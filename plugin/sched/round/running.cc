@@ -88,11 +88,13 @@ bool has_room_elsewhere(const JobState& job, const Snapshot& snapshot) {
     if (!job.current) return false;
     const Grid& grid = job.current->grid;
     const auto& set = snapshot.node_sets[job.node_set];
+    // Of pieces that differ each would find room where the largest does.
     const auto fits = [&](NodeIndex index) {
         const NodeState& node = snapshot.nodes[index];
-        const bool own = std::find(job.nodes.begin(), job.nodes.end(), index) != job.nodes.end();
-        return node.gpu_type == grid.gpu_type &&
-               node.free_gpus + (own ? grid.gpus_per_node : 0) >= grid.gpus_per_node;
+        const auto at = std::find(job.nodes.begin(), job.nodes.end(), index) - job.nodes.begin();
+        const std::int64_t own =
+            at < std::ssize(job.nodes) ? grid.gpus_on(static_cast<std::size_t>(at)) : 0;
+        return node.gpu_type == grid.gpu_type && node.free_gpus + own >= grid.gpus_per_node;
     };
     return std::count_if(set.begin(), set.end(), fits) >= grid.nodes;
 }

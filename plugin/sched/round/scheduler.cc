@@ -186,8 +186,8 @@ Snapshot Scheduler::as_started() const {
         job.nodes = start.nodes;
         job.current = start.offer;
         job.start_s = snapshot.time_s;
-        for (const NodeIndex n : start.nodes)
-            snapshot.nodes[n].free_gpus -= start.offer.grid.gpus_per_node;
+        for (std::size_t n = 0; n < start.nodes.size(); ++n)
+            snapshot.nodes[start.nodes[n]].free_gpus -= start.offer.grid.gpus_on(n);
     }
     return snapshot;
 }
@@ -218,6 +218,7 @@ void Scheduler::observe(const LeftReport& left, double now_s) {
     const auto request = parse_record(left.record);
     const auto offer = parse_offer_json(left.offer_json);
     if (!request || !offer || !check_model(request->model)) return;
+    if (offer->grid.is_uneven()) return host_.note_progress(left.job);  // says nothing of others
     if (const std::string slow = what_is_slow(left.job); !slow.empty())
         return host_.log_info(fmt::format("JobId={} its report is left out: {}", left.job, slow));
     const bool use_reports = books_.site.config.use_reports;

@@ -116,6 +116,10 @@ bool fits_node_limits(const JobView& job, const std::vector<Offer>& offers) {
 void write_memory(Shape& shape, const Request& request, const JobState& share) {
     shape.memory_mb_per_cpu = request.mem_per_cpu_mb;
     if (request.whole_memory) return;  // Slurm's record says so, from the submission on
+    if (shape.offer.grid.is_uneven() && request.mem_per_node_mb == 0) {
+        shape.memory_mb_per_gpu = request.mem_per_cpu_mb > 0 ? 0 : share.memory_mb_per_gpu;
+        return;
+    }
     shape.memory_mb_per_node = request.mem_per_node_mb > 0
                                    ? request.mem_per_node_mb
                                    : share.memory_mb_per_gpu * shape.offer.grid.gpus_per_node;

@@ -54,17 +54,24 @@ void drop_request(job_record_t* job) {
     xfree(job->mem_per_tres);
 }
 
-void fill_update(job_desc_msg_t& desc, const Shape& shape, std::string& gres,
-                 std::string& comment) {
+/// The tasks of its nodes differ: each has its GPU.
+bool has_gpu_tasks(const Shape& shape) {
+    return shape.offer.grid.is_uneven() && shape.cpus_per_gpu == 0;
+}
+
+void fill_update(job_desc_msg_t& desc, const Shape& shape, const std::string& gres,
+                 const std::string& comment) {
     const Grid& grid = shape.offer.grid;
-    const auto tasks = static_cast<std::uint32_t>(grid.nodes * shape.tasks_per_node);
+    const auto tasks = static_cast<std::uint32_t>(shape.tasks());
     slurm_init_job_desc_msg(&desc);
     set_job_id(desc, shape.job);
     desc.min_nodes = desc.max_nodes = static_cast<std::uint32_t>(grid.nodes);
     desc.num_tasks = tasks;
-    desc.ntasks_per_node = static_cast<std::uint16_t>(shape.tasks_per_node);
+    // With CPUs by GPU it would bound a node's CPUs as well.
+    desc.ntasks_per_node = static_cast<std::uint16_t>(grid.is_uneven() ? 0 : shape.tasks_per_node);
     // Slurm's field is short: more than it holds is more than any node has, and refused as that.
-    const auto cpus = std::min<std::int64_t>(shape.cpus_per_task, NO_VAL16 - 1);
+    const std::int64_t each = shape.cpus_per_gpu > 0 ? 1 : shape.cpus_per_task;
+    const auto cpus = std::min<std::int64_t>(each, NO_VAL16 - 1);
     desc.cpus_per_task = static_cast<std::uint16_t>(cpus);
     // update_job() only ever raises min_cpus by itself: a smaller second plan would be refused.
     desc.min_cpus = tasks * static_cast<std::uint32_t>(cpus);
@@ -72,7 +79,14 @@ void fill_update(job_desc_msg_t& desc, const Shape& shape, std::string& gres,
         desc.pn_min_memory = static_cast<std::uint64_t>(shape.memory_mb_per_node);
     if (shape.memory_mb_per_cpu > 0)
         desc.pn_min_memory = static_cast<std::uint64_t>(shape.memory_mb_per_cpu) | MEM_PER_CPU;
-    if (!gres.empty()) desc.tres_per_node = xstrdup(gres.c_str());
+    if (!gres.empty())
+        (shape.cpus_per_gpu > 0 ? desc.tres_per_job
+         : has_gpu_tasks(shape) ? desc.tres_per_task
+                                : desc.tres_per_node) = xstrdup(gres.c_str());
+    if (shape.cpus_per_gpu > 0)
+        desc.cpus_per_tres = xstrdup(gpu_request("", shape.cpus_per_gpu).c_str());
+    if (shape.memory_mb_per_gpu > 0)
+        desc.mem_per_tres = xstrdup(gpu_request("", shape.memory_mb_per_gpu).c_str());
     desc.admin_comment = xstrdup(comment.c_str());
     desc.priority = INFINITE;
 }
@@ -110,6 +124,42 @@ class LimitsStay {
     std::vector<std::uint16_t> tres_;
 };
 
+/// "" for a member of an array, which has none of its own.
+std::string gres_of(const Shape& shape) {
+    if (shape.array != 0) return {};
+    const Grid& grid = shape.offer.grid;
+    if (has_gpu_tasks(shape))
+        return gpu_per_task_request(grid.gpu_type, static_cast<int>(shape.cpus_per_task));
+    return gpu_request(grid.gpu_type, grid.is_uneven() ? grid.gpus() : grid.gpus_per_node);
+}
+
+bool asks_for(const job_record_t* job, const Shape& shape, const std::string& gres) {
+    if (gres.empty()) return !job->gres_list_req;
+    if (!job->gres_list_req) return false;
+    if (has_gpu_tasks(shape)) return asks_for_gres(job->tres_per_task);
+    return text_of(shape.cpus_per_gpu > 0 ? job->tres_per_job : job->tres_per_node) == gres;
+}
+
+/// Memory by GPU counts only where none is asked for by node.
+void forget_node_memory(job_record_t* job) {
+    job->details->pn_min_memory = 0;
+    job->bit_flags &= ~std::uint64_t{JOB_MEM_SET};
+}
+
+/// srun shares out tasks by a node's CPUs: of whole cores where their number differs.
+std::string why_not_uneven(const Shape& shape, bitstr_t* chosen) {
+    if (!has_gpu_tasks(shape)) return {};
+    const bitoff_t last = bit_fls(chosen);
+    for (bitoff_t i = bit_ffs(chosen); i >= 0 && i <= last; ++i) {
+        if (!bit_test(chosen, i)) continue;
+        const std::uint16_t threads = node_record_table_ptr[i]->tpc;
+        if (threads > 1 && shape.cpus_per_task % threads != 0)
+            return fmt::format("{} CPUs of a task are no whole cores of {}", shape.cpus_per_task,
+                               node_record_table_ptr[i]->name);
+    }
+    return {};
+}
+
 /// Writes shape, environment and mark; the job is released afterwards. Non-zero: Slurm's error
 /// code.
 int reshape(job_record_t* job, const Shape& shape, Phase phase) {
@@ -118,9 +168,8 @@ int reshape(job_record_t* job, const Shape& shape, Phase phase) {
     drop_request(job);
     job_desc_msg_t desc;
     const Grid& grid = shape.offer.grid;
-    std::string gres = shape.array == 0 ? gpu_request(grid.gpu_type, grid.gpus_per_node) : "",
-                comment = shape.admin_comment;
-    fill_update(desc, shape, gres, comment);
+    const std::string gres = gres_of(shape);
+    fill_update(desc, shape, gres, shape.admin_comment);
     slurm_msg_t message;
     slurm_msg_t_init(&message);
     message.data = &desc;
@@ -131,13 +180,17 @@ int reshape(job_record_t* job, const Shape& shape, Phase phase) {
         rc = update_job(&message, slurm_conf.slurm_user_id, false);
     }
     xfree(desc.tres_per_node);
+    xfree(desc.tres_per_job);
+    xfree(desc.tres_per_task);
+    xfree(desc.cpus_per_tres);
+    xfree(desc.mem_per_tres);
     xfree(desc.admin_comment);
     if (rc != SLURM_SUCCESS) return rc;
     // Some releases answer success and leave the old request: read it back.
-    const bool asks =
-        gres.empty() ? !job->gres_list_req : job->gres_list_req && job->tres_per_node == gres;
-    const bool rewritten = asks && job->details->min_nodes == grid.nodes && job->priority != 0;
+    const bool rewritten =
+        asks_for(job, shape, gres) && job->details->min_nodes == grid.nodes && job->priority != 0;
     if (!rewritten) return ESLURM_INVALID_GRES;
+    if (shape.memory_mb_per_gpu > 0) forget_node_memory(job);
     clear_supplements(job);
     for (const std::string& entry : shape.environment) {
         const std::size_t equals = entry.find('=');
@@ -148,13 +201,15 @@ int reshape(job_record_t* job, const Shape& shape, Phase phase) {
         set_supplement(job, leave_signal_variable, name_of(leave_signals, +job->warn_signal));
     // sbatch sets these where it was asked for a shape; srun and frameworks read them.
     // Not from the description: update_job() takes out of it what was so before.
-    if (job->batch_flag == 0)
-        set_supplement(job, "SLURM_NTASKS", std::to_string(grid.nodes * shape.tasks_per_node));
+    if (job->batch_flag == 0) set_supplement(job, "SLURM_NTASKS", std::to_string(shape.tasks()));
     const int cpus_per_task = job->details->cpus_per_task;
-    set_supplement(job, "SLURM_NTASKS_PER_NODE", std::to_string(shape.tasks_per_node));
-    set_supplement(job, "SLURM_CPUS_PER_TASK", std::to_string(cpus_per_task));
-    if (const std::string tres = cpus_as_tres(cpus_per_task); !tres.empty())
-        set_supplement(job, "SLURM_TRES_PER_TASK", tres);
+    if (!has_gpu_tasks(shape))
+        set_supplement(job, "SLURM_NTASKS_PER_NODE", std::to_string(shape.tasks_per_node));
+    if (shape.cpus_per_gpu == 0) {  // else a step has all that each node has
+        set_supplement(job, "SLURM_CPUS_PER_TASK", std::to_string(cpus_per_task));
+        if (const std::string tres = cpus_as_tres(cpus_per_task); !tres.empty())
+            set_supplement(job, "SLURM_TRES_PER_TASK", tres);
+    }
     assign_text(&job->system_comment, shape.system_comment);
     exclude_too(job, shape.exclude);
     write_mark(job, phase);
@@ -279,6 +334,8 @@ ApplyResult start_locked(const Shape& shape, const std::vector<std::string>& nod
                 outlast(shape.array, job, started_limit(where->partition, where->time_limit));
             !why.empty())
             return failed(ApplyOutcome::never, std::move(why));
+    if (std::string why = why_not_uneven(shape, chosen); !why.empty())
+        return failed(ApplyOutcome::never, std::move(why));
     job->part_ptr = where->partition;
     if (const int rc = reshape(job, shape, Phase::starting))
         return hold_after(job, rc, "rewriting");
@@ -290,7 +347,8 @@ ApplyResult start_locked(const Shape& shape, const std::vector<std::string>& nod
     const int rc = select_past_guards(job, chosen, shape.on_lent);
     if (rc != SLURM_SUCCESS) job->time_limit = time_limit;
     // Released, Slurm would start it on whatever node.
-    if (rc == ESLURM_NODES_BUSY && shape.array != 0) return hold_after(job, rc, "starting");
+    const bool waits_held = shape.array != 0 || shape.offer.grid.is_uneven();
+    if (rc == ESLURM_NODES_BUSY && waits_held) return hold_after(job, rc, "starting");
     if (rc == ESLURM_NODES_BUSY && job->preempt_in_progress)
         return failed(ApplyOutcome::waiting_for_preemption, "Slurm is preempting for it");
     if (rc == ESLURM_NODES_BUSY) return keep_released(job);

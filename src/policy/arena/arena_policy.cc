@@ -38,12 +38,12 @@ std::string within_words(double seconds) {
 }
 
 /// Of a choice that the task waits for: the same count in another layout, which it could have now.
-const Choice* layout_now(const Problem& problem, const Task& task, const Choice& waited_for,
-                         const Packing& packing) {
-    for (const Choice& c : problem.choices(task))
-        if (&c != &waited_for && c.type == waited_for.type && c.gpus == waited_for.gpus &&
-            packing.has_room(task, c))
-            return &c;
+const Offer* layout_now(const Problem& problem, const Task& task, const Choice& waited_for,
+                        const Packing& packing) {
+    for (const Choice& c : problem.choices(task)) {
+        if (&c == &waited_for || c.type != waited_for.type || c.gpus != waited_for.gpus) continue;
+        if (const Offer* now = packing.layout_with_room(task, c)) return now;
+    }
     return nullptr;
 }
 
@@ -58,9 +58,10 @@ std::string why_waits(const Problem& problem, const Prices& prices, const Leftov
     std::string words = fmt::format("waits for {}: expected to be free within {}",
                                     short_form(problem.offers(best).front()->grid),
                                     within_words(prospects[i].wait_s));
-    if (const Choice* now = layout_now(problem, task, best, *left.packing))
-        words += fmt::format(", and ends sooner then than on {} now",
-                             short_form(problem.offers(*now).front()->grid));
+    if (const Offer* now = layout_now(problem, task, best, *left.packing))
+        words += fmt::format(", and ends sooner then than {} now",
+                             now->grid.is_uneven() ? "with the pieces that are free"
+                                                   : "on " + short_form(now->grid));
     return words;
 }
 

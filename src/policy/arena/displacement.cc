@@ -139,6 +139,7 @@ bool Displacement::displace(const Newcomer& newcomer, Packing& packing, Placemen
     const double least_gain = newcomer.alternative - values_[at];
     if (least_gain >= 0) return false;
     return packing.any_layout(newcomer.choice, [&](const Offer& offer, std::int64_t per_node) {
+        if (offer.grid.is_uneven()) return false;  // nobody is moved for pieces
         return any_place(*task.job, [&](const Place& place, std::uint32_t) {
             return try_layout(newcomer, place, offer, per_node, least_gain, out, leavers);
         });

@@ -46,8 +46,7 @@ Exhaustive::Exhaustive(const Problem& problem, const Packing& layouts,
     options_.resize(problem.tasks().size());
     for (std::size_t i = 0; i < problem.tasks().size(); ++i) {
         const Task& task = problem.tasks()[i];
-        for (const NodeIndex n : task.job->nodes)
-            take(*task.job, n, -task.job->current->grid.gpus_per_node);
+        take_current(*task.job, -1);
         add_options(layouts, values, moved[i], i);
     }
     order_.resize(options_.size());
@@ -75,6 +74,7 @@ void Exhaustive::add_options(const Packing& layouts, std::span<const double> val
         if (elsewhere <= 0) continue;
         const std::size_t first = options.size();
         (void)layouts.any_layout(choice, [&](const Offer& offer, std::int64_t per_node) {
+            if (offer.grid.is_uneven()) return false;
             const bool known =
                 std::any_of(options.begin() + static_cast<std::ptrdiff_t>(first), options.end(),
                             [&](const Option& o) { return o.per_node == per_node; });
@@ -161,10 +161,15 @@ void Exhaustive::take(const JobState& job, NodeIndex n, std::int64_t gpus) {
     } while (++n < nodes_.size() && nodes_[n].same_node);
 }
 
-bool Exhaustive::fits(const JobState& job, const Node& node, const Option& option) const {
-    return node.type == option.choice->type && node.gpus >= option.per_node &&
-           node.cpus >= option.per_node * job.cpus_per_gpu &&
-           node.memory_mb >= option.per_node * job.memory_mb_per_gpu;
+/// What a running job has, so many times.
+void Exhaustive::take_current(const JobState& job, std::int64_t times) {
+    for (std::size_t n = 0; n < job.nodes.size(); ++n)
+        take(job, job.nodes[n], times * job.current->grid.gpus_on(n));
+}
+
+bool Exhaustive::fits(const JobState& job, const Node& node, std::int32_t type, std::int64_t gpus) {
+    return node.type == type && node.gpus >= gpus && node.cpus >= gpus * job.cpus_per_gpu &&
+           node.memory_mb >= gpus * job.memory_mb_per_gpu;
 }
 
 bool Exhaustive::is_like_an_earlier_one(std::size_t from, std::size_t n) const {
@@ -179,16 +184,15 @@ bool Exhaustive::is_like_an_earlier_one(std::size_t from, std::size_t n) const {
 
 void Exhaustive::stay(std::size_t depth, const Option& option, double sum) {
     const JobState& job = *problem_.tasks()[order_[depth]].job;
-    const std::int64_t per_node = job.current->grid.gpus_per_node;
-    const Option here{option.value, option.choice, nullptr, per_node};
-    for (const NodeIndex n : job.nodes) {
-        if (!fits(job, nodes_[n], here)) return;
+    for (std::size_t n = 0; n < job.nodes.size(); ++n) {
+        if (!fits(job, nodes_[job.nodes[n]], option.choice->type, job.current->grid.gpus_on(n)))
+            return;
     }
-    for (const NodeIndex n : job.nodes) take(job, n, per_node);
+    take_current(job, 1);
     outcomes_[order_[depth]].stays = true;
     descend(depth + 1, sum + option.value);
     outcomes_[order_[depth]].stays = false;
-    for (const NodeIndex n : job.nodes) take(job, n, -per_node);
+    take_current(job, -1);
 }
 
 /// On all sets of nodes, from node `from` on, that complete the placement begun.
@@ -202,7 +206,9 @@ void Exhaustive::place(std::size_t depth, const Option& option, std::size_t from
     for (std::size_t n = from; n < nodes_.size() && steps_ > 0; ++n) {
         --steps_;
         const bool allowed = option.node_set < in_set_.size() && in_set_[option.node_set][n];
-        if (!allowed || !fits(job, nodes_[n], option) || is_like_an_earlier_one(from, n)) continue;
+        if (!allowed || !fits(job, nodes_[n], option.choice->type, option.per_node) ||
+            is_like_an_earlier_one(from, n))
+            continue;
         take(job, static_cast<NodeIndex>(n), option.per_node);
         chosen.push_back(static_cast<NodeIndex>(n));
         place(depth, option, n + 1, sum);

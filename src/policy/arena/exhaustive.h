@@ -59,7 +59,9 @@ class Exhaustive {
     void descend(std::size_t depth, double sum);
     void stay(std::size_t depth, const Option&, double sum);
     void place(std::size_t depth, const Option&, std::size_t from, double sum);
-    [[nodiscard]] bool fits(const JobState&, const Node&, const Option&) const;
+    [[nodiscard]] static bool fits(const JobState&, const Node&, std::int32_t type,
+                                   std::int64_t gpus);
+    void take_current(const JobState&, std::int64_t times);
     [[nodiscard]] bool is_like_an_earlier_one(std::size_t from, std::size_t n) const;
     void take(const JobState&, NodeIndex, std::int64_t gpus);
 

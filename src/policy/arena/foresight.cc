@@ -132,15 +132,17 @@ void Foresight::count_releases() {
     releases_of_node_.resize(problem_.snapshot().nodes.size());
     for (const JobState& job : problem_.snapshot().jobs)
         if (job.phase == JobPhase::running && job.current && left_s(job) != never)
-            count_releases_of(job, job.nodes, job.current->grid.gpus_per_node,
-                              std::max(left_s(job), 1.0));
+            count_releases_of(job, job.nodes, job.current->grid, std::max(left_s(job), 1.0));
 }
 
 /// CPUs and memory come back to all entries of a node.
+template <typename Layout>
 void Foresight::count_releases_of(const JobState& job, const std::vector<NodeIndex>& nodes,
-                                  std::int64_t per_node, double in_s) {
+                                  const Layout& layout, double in_s) {
     if (releases_of_node_.empty()) return;
-    for (const NodeIndex node : nodes) {
+    for (std::size_t at = 0; at < nodes.size(); ++at) {
+        const NodeIndex node = nodes[at];
+        const std::int64_t per_node = layout.gpus_on(at);
         const NodeParts parts = parts_of(problem_.snapshot().nodes, node);
         for (NodeIndex n = parts.first; n < parts.last; ++n) {
             auto& list = releases_of_node_[n];
@@ -193,7 +195,8 @@ double Foresight::when_together(std::size_t i, const Place& place, const Choice&
 /// Of a choice whose GPUs are free by count, but on no nodes together.
 double Foresight::earliest_layout(std::size_t i, const Choice& c) {
     double earliest = never;
-    (void)packing_.any_layout(c, [&](const Offer&, std::int64_t per_node) {
+    (void)packing_.any_layout(c, [&](const Offer& offer, std::int64_t per_node) {
+        if (offer.grid.is_uneven()) return false;
         return any_place(*problem_.tasks()[i].job, [&](const Place& place, std::uint32_t) {
             earliest = std::min(earliest, when_together(i, place, c, per_node));
             return false;
@@ -221,11 +224,12 @@ const std::vector<Foresight::Releases>* Foresight::releases_in(std::uint32_t nod
     }
     for (const JobState& job : snapshot.jobs) {
         if (job.phase != JobPhase::running || !job.current || left_s(job) == never) continue;
-        for (const NodeIndex n : job.nodes)
+        for (std::size_t h = 0; h < job.nodes.size(); ++h) {
+            const NodeIndex n = job.nodes[h];
             if (n < inside.size() && inside[n] && problem_.type_of_node(n) >= 0)
                 releases[static_cast<std::size_t>(problem_.type_of_node(n))].add(
-                    std::max(left_s(job), 1.0),
-                    static_cast<double>(job.current->grid.gpus_per_node));
+                    std::max(left_s(job), 1.0), static_cast<double>(job.current->grid.gpus_on(h)));
+        }
     }
     for (Releases& list : releases) list.sort();
     return &releases;
@@ -302,6 +306,12 @@ double Foresight::cost(std::size_t i, const Choice& c, double price, double idle
            price * worth_[static_cast<std::size_t>(c.type)] * (c.gpus * time_s + idle_gpu_s);
 }
 
+bool Foresight::is_uneven_only(const Choice& c) const {
+    const auto offers = problem_.offers(c);
+    return std::all_of(offers.begin(), offers.end(),
+                       [](const Offer* offer) { return offer->grid.is_uneven(); });
+}
+
 /// Whether the job would break its own promise.
 bool Foresight::is_late(std::size_t i, const Choice& c, double in_s) const {
     const double due_s = problem_.tasks()[i].job->due_s;
@@ -321,6 +331,7 @@ Prospect Foresight::prospect_of(std::size_t i, const Choice& c, double price, do
     const bool refused = in_s <= 0 && not_before_s > 0;
     in_s = std::max({in_s, not_before_s, earliest_on_its_nodes(i, c, refused)});
     if (in_s == never || is_late(i, c, in_s)) return {};
+    if (in_s > 0 && is_uneven_only(c)) return {};  // pieces are taken as they are now
     return {&c, in_s, in_s + cost(i, c, price * (in_s > 0 ? 1 : rules_.idle_share), idle), refused,
             price};
 }
@@ -376,7 +387,7 @@ void Foresight::choose(std::size_t i, double price) {
         Releases& releases = releases_[static_cast<std::size_t>(choice.type)];
         auto gpus = static_cast<double>(choice.gpus);
         if (now) {
-            count_releases_of(*task.job, placement.nodes, placement.gpus_per_node, until_s);
+            count_releases_of(*task.job, placement.nodes, placement, until_s);
             releases.borrow(gpus);
         } else if (turn_ != nullptr && task.job->due_s > 0) {
             lent_from_ = std::max(lent_from_, turn_->level[i]);

@@ -87,11 +87,13 @@ class Foresight {
     [[nodiscard]] double when_together(std::size_t task, const Place&, const Choice&,
                                        std::int64_t per_node);
     [[nodiscard]] double earliest_layout(std::size_t task, const Choice&);
-    void count_releases_of(const JobState&, const std::vector<NodeIndex>&, std::int64_t per_node,
+    template <typename Layout>
+    void count_releases_of(const JobState&, const std::vector<NodeIndex>&, const Layout&,
                            double in_s);
     void weigh_types();
     [[nodiscard]] double waited_lately() const;
     [[nodiscard]] std::vector<std::size_t> order() const;
+    [[nodiscard]] bool is_uneven_only(const Choice&) const;
     [[nodiscard]] bool is_late(std::size_t task, const Choice&, double in_s) const;
     [[nodiscard]] double cost(std::size_t task, const Choice&, double price,
                               double idle_gpu_s = 0) const;

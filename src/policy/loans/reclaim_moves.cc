@@ -19,12 +19,20 @@ std::int64_t layout(const Offer& offer, std::int64_t per_node, bool any_layout) 
     return 0;
 }
 
+/// GPUs that the job has on each of its nodes.
+std::int64_t least_on_a_node(const JobState& job) {
+    const Grid& grid = job.current->grid;
+    return grid.is_uneven() ? *std::min_element(grid.split.begin(), grid.split.end())
+                            : grid.gpus_per_node;
+}
+
 std::int64_t nodes_for(const JobState& job, const Offer& offer, bool any_layout) {
     const std::int64_t gpus = offer.grid.gpus();
+    if (offer.grid.is_uneven()) return nowhere;
     if (offer.grid.gpu_type != job.current->grid.gpu_type || gpus < job.min_gpus ||
         gpus > job.max_gpus)
         return nowhere;
-    const std::int64_t g = layout(offer, job.current->grid.gpus_per_node, any_layout);
+    const std::int64_t g = layout(offer, least_on_a_node(job), any_layout);
     return g == 0 ? nowhere : gpus / g;
 }
 
@@ -64,10 +72,11 @@ void add_job(const Snapshot& snapshot, const Offers& offers, std::uint32_t index
     view.problem.add_job(weight, static_cast<std::int32_t>(std::max<std::int64_t>(0, here - base)));
     view.jobs.push_back(index);
     view.ends.push_back(is_ending);
-    for (const NodeIndex n : job.nodes) {
-        if (server_of[n] < 0) continue;
-        view.problem.add_part({.server = static_cast<ServerIndex>(server_of[n]),
-                               .gpus = static_cast<std::int32_t>(job.current->grid.gpus_per_node),
+    for (std::size_t at = 0; at < job.nodes.size(); ++at) {
+        const std::int32_t server = server_of[job.nodes[at]];
+        if (server < 0) continue;
+        view.problem.add_part({.server = static_cast<ServerIndex>(server),
+                               .gpus = static_cast<std::int32_t>(job.current->grid.gpus_on(at)),
                                .is_base = base > 0});
     }
 }
@@ -85,7 +94,7 @@ Action scale_in(const Snapshot& snapshot, const Offers& offers, const JobState& 
     Action action{.kind = ActionKind::resize, .job = job.id, .offer = *best};
     Grid& grid = action.offer.grid;
     const std::int64_t gpus = grid.gpus();
-    grid.gpus_per_node = layout(*best, job.current->grid.gpus_per_node, any_layout);
+    grid.gpus_per_node = layout(*best, least_on_a_node(job), any_layout);
     grid.nodes = gpus / grid.gpus_per_node;
     stay.resize(static_cast<std::size_t>(grid.nodes));
     std::sort(stay.begin(), stay.end());

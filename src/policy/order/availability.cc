@@ -61,8 +61,8 @@ Availability::Availability(const Problem& problem)
         const JobState& job = snapshot.jobs[j];
         if (job.phase != JobPhase::running || !job.current) continue;
         leaves_s_[j] = std::max(lasts_at_most_s(job), 0.0);
-        for (const NodeIndex n : job.nodes)
-            give(n, leaves_s_[j], job.current->grid.gpus_per_node, job);
+        for (std::size_t n = 0; n < job.nodes.size(); ++n)
+            give(job.nodes[n], leaves_s_[j], job.current->grid.gpus_on(n), job);
     }
     for (const Occupied& held : snapshot.others) {
         const double in_s =
@@ -84,11 +84,11 @@ void Availability::give_way(std::size_t j, double in_s) {
     if (job.phase != JobPhase::running || !job.current) return;
     const double then_s = std::min(std::max(lasts_at_most_s(job), 0.0), in_s);
     if (then_s == leaves_s_[j]) return;
-    const std::int64_t gpus = job.current->grid.gpus_per_node;
-    for (const NodeIndex n : job.nodes) {
-        forget_windows(n);
-        give(n, leaves_s_[j], -gpus, job);
-        give(n, then_s, gpus, job);
+    for (std::size_t n = 0; n < job.nodes.size(); ++n) {
+        const std::int64_t gpus = job.current->grid.gpus_on(n);
+        forget_windows(job.nodes[n]);
+        give(job.nodes[n], leaves_s_[j], -gpus, job);
+        give(job.nodes[n], then_s, gpus, job);
     }
     leaves_s_[j] = then_s;
 }
@@ -248,7 +248,8 @@ Availability::Start Availability::first_end(const Task& task, const Choice& choi
         });
     };
     const auto offers = problem_->offers(choice);
-    for (const Offer* offer : offers) layout(*offer, offer->grid.gpus_per_node);
+    for (const Offer* offer : offers)
+        if (!offer->grid.is_uneven()) layout(*offer, offer->grid.gpus_per_node);
     for (std::int64_t g = choice.gpus; problem_->options().any_layout && g >= 1; --g) {
         if (best.choice != nullptr && best.in_s <= 0) break;
         if (choice.gpus % g == 0) layout(*offers.front(), g);

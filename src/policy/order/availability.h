@@ -43,7 +43,8 @@ class Availability {
         std::int64_t gpus_per_node = 0;
         std::vector<NodeIndex> nodes;  ///< ascending; see take_first()
     };
-    /// The start of the choice, in one of its layouts, that ends first.
+    /// The start of the choice, in one of its layouts, that ends first; uneven ones aside: what is
+    /// free in pieces is only ever taken as it is now.
     [[nodiscard]] Start first_end(const Task&, const Choice&) const;
     /// That of the task in Slurm's own schedule: as it would have been asked of Slurm; where nobody
     /// knows that, of all choices the one that ends first, and of those that end together the
