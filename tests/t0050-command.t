@@ -29,6 +29,12 @@ json 'the fixed plan is the one that was asked for' '(.grids | length) == 1 and
     (.grids[0] | .stages == 2 and .gpus == 4) and
     (.grids[0].proxy_plan | .pp == 2 and .dp == 2 and .tp == 1 and .micro_batch == 1 and
      .num_micro_batches == 256)'
+exits 0 'plan prices adapters' "$arena" plan --model llama-2-7b --global-batch 8 --gpu-type A100-SXM-80GB --gpus 1 --lora 16
+like "$(cat out)" 'llama-2-7b, .*, LoRA of rank 16 on attention, global batch 8' 'and says that they are trained'
+exits 1 'which need less than all weights' "$arena" plan --model llama-2-7b --global-batch 8 --gpu-type A100-SXM-80GB --gpus 1
+exits 2 'a rank out of range is refused' "${plan[@]}" --lora 0
+exits 2 'a model without adapters is refused' "$arena" plan --model resnet-50 --global-batch 8 --gpu-type A40 --gpus 1 --lora 8
+like "$(cat err)" 'lora.*only transformers' 'in a sentence'
 exits 1 'a fixed plan that does not fit is a no' "$arena" plan --model gpt-22b --global-batch 8 \
     --gpu-type A40 --fixed pp=1,dp=1,tp=1,micro_batch=1 --json
 json 'and still has its price and a reason' '.best == -1 and (.grids[0] | .feasible == false and

@@ -274,6 +274,9 @@ Result<Model> read_model(const PlanOptions& options) {
                            "--model-ignore");
     if (!ignored.taken().empty())
         fmt::print(stderr, "arena: the model was read without {}\n", join(ignored.taken(), ", "));
+    if (options.lora > 0)
+        if (const Status added = add_adapters(*model, options.lora); !added)
+            return usage_error(added.error().text, "--lora");
     if (options.seq_length == 0) return model;
     set_seq_length(*model, options.seq_length);
     if (const Status status = check_model(*model); !status) return status.error();

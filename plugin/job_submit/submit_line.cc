@@ -19,6 +19,7 @@ namespace {
 std::string model_text(const Model& model) {
     std::string text = printable(model.name, 64);
     if (model.family != Family::custom) text += " " + count_text(parameter_count(model));
+    if (is_adapted(model)) text += ", " + adapter_words(model);
     if (is_transformer(model.family)) text += fmt::format(", {} tokens", grouped(model.seq_length));
     if (model.family == Family::wide_resnet)
         text += fmt::format(", {0}x{0} pixels", model.image_size);

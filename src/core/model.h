@@ -117,6 +117,10 @@ void set_seq_length(Model&, std::int64_t seq_length);
 /// Whether adapters are trained beside frozen weights.
 inline bool is_adapted(const Model& model) { return model.lora_rank > 0; }
 
+/// Trains adapters of this rank, 1 or more, on the matrices of attention. Errors: a family without
+/// adapters, a model that itself says another rank.
+Status add_adapters(Model&, std::int64_t rank);
+
 /// First and last layer share a table of the vocabulary; image and custom models have none.
 inline bool ties_table(const Model& model) { return model.tied_embedding && model.vocab > 0; }
 

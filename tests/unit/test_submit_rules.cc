@@ -539,6 +539,22 @@ TEST(one_line_says_how_a_request_was_understood_and_how_it_would_run) {
     same(submit_line(unnamed(), std::nullopt, 0, cluster(), site(), 0), model);
 }
 
+TEST(one_line_says_that_adapters_are_trained) {
+    const auto line = [&](const Request& r) {
+        return submit_line(r, std::nullopt, 0, cluster(), site(), 0);
+    };
+    const std::string precision(to_string(unnamed().model.precision));
+    same(line(unnamed({{"lora", "16"}})),
+         "arena: gpt2 124 M, LoRA of rank 16 on attention, 1,024 tokens, " + precision);
+    Request narrow = unnamed({{"lora", "8"}});
+    narrow.model.lora_mlp = 1;
+    narrow.model.base_bits = 4;
+    same(line(narrow),
+         "arena: gpt2 124 M, LoRA of rank 8 on attention and MLPs, weights of 4 bits, "
+         "1,024 tokens, " +
+             precision);
+}
+
 /// 2 s an iteration on the slowest GPUs that it may have, and 70 s to start.
 TEST(the_steps_that_a_job_says_become_its_time_limit) {
     QuickEstimate e;
