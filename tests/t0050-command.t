@@ -35,6 +35,15 @@ exits 1 'which need less than all weights' "$arena" plan --model llama-2-7b --gl
 exits 2 'a rank out of range is refused' "${plan[@]}" --lora 0
 exits 2 'a model without adapters is refused' "$arena" plan --model resnet-50 --global-batch 8 --gpu-type A40 --gpus 1 --lora 8
 like "$(cat err)" 'lora.*only transformers' 'in a sentence'
+mkdir -p adapter/base
+echo '{"architectures":["LlamaForCausalLM"],"model_type":"llama","hidden_size":64,"intermediate_size":128,"num_hidden_layers":2,
+ "num_attention_heads":4,"max_position_embeddings":256,"vocab_size":1000,"torch_dtype":"bfloat16"}' >adapter/base/config.json
+echo '{"peft_type":"LORA","base_model_name_or_path":"base","r":8,"target_modules":["q_proj","v_proj"],"task_type":"CAUSAL_LM"}' >adapter/adapter_config.json
+exits 0 'an adapter_config.json is a model' "$arena" plan --model adapter/adapter_config.json --global-batch 8 --gpu-type A40 --gpus 1
+like "$(cat out)" '^base, .*, LoRA of rank 8 on q_proj, v_proj, global batch 8, sequence length 256' 'of the base beside it'
+sed 's/"r":8/"r":8,"use_dora":true/' adapter/adapter_config.json >adapter/dora.json
+exits 2 'one of another kind is refused' "$arena" plan --model adapter/dora.json --global-batch 8 --gpu-type A40 --gpus 1
+like "$(cat err)" 'dora.json:1:.*use_dora: an adapter that computes more' 'by the name of its key'
 exits 1 'a fixed plan that does not fit is a no' "$arena" plan --model gpt-22b --global-batch 8 \
     --gpu-type A40 --fixed pp=1,dp=1,tp=1,micro_batch=1 --json
 json 'and still has its price and a reason' '.best == -1 and (.grids[0] | .feasible == false and

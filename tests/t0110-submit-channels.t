@@ -69,6 +69,14 @@ like "$(sbatch --arena-lora=16 --arena-model=gpt2 --arena-batch=1016 "$plain" 2>
     "sbatch says that adapters are trained"
 refused=$(sbatch --arena-lora=16 --arena-model=resnet-50 --arena-batch=1017 "$plain" 2>&1)
 like "$refused" '--arena-lora .*only transformers .*resnet-50 is of family wide_resnet' "a model without adapters is refused"
+mkdir -p adapter/base
+echo '{"architectures":["LlamaForCausalLM"],"model_type":"llama","hidden_size":64,"intermediate_size":128,"num_hidden_layers":2,
+ "num_attention_heads":4,"max_position_embeddings":256,"vocab_size":1000,"torch_dtype":"bfloat16"}' >adapter/base/config.json
+echo '{"peft_type":"LORA","base_model_name_or_path":"base","r":8,"target_modules":["q_proj","v_proj"]}' >adapter/adapter_config.json
+like "$(sbatch --arena-model=adapter/adapter_config.json --arena-batch=1018 "$plain" 2>&1)" 'base [0-9.]+ [kM], LoRA of rank 8 on q_proj, v_proj' \
+    "an adapter_config.json is a model, with the base beside it"
+refused=$(sbatch --arena-lora=16 --arena-model=adapter/adapter_config.json --arena-batch=1019 "$plain" 2>&1)
+like "$refused" 'says itself that its adapters have rank 8, not 16' "and another rank is refused"
 held=$(submit --hold --arena-model=gpt2 --arena-launcher=env --arena-batch=1011 "$plain")
 limited=$(submit --arena-cpus-per-gpu=6 --arena-mem-per-gpu=2G --arena-model=gpt2 --arena-launcher=env --arena-batch=1012 "$plain")
 shaped=$(sbatch -N2 -n4 -c3 --arena-model=gpt2 --arena-launcher=env --arena-batch=1013 "$plain" 2>&1)

@@ -73,8 +73,10 @@ double sum_over_layers(const LayerList& list, Value value) {
 std::string adapter_words(const Model& model) {
     if (!is_adapted(model)) return {};
     const bool is_narrow = model.base_bits != 0 && model.base_bits != 16;
-    return fmt::format("LoRA of rank {} on attention{}{}", model.lora_rank,
-                       model.lora_mlp > 0 ? " and MLPs" : "",
+    const std::string matrices =
+        model.lora_targets != 0 ? lora_target_names(model.lora_targets, ", ")
+                                : fmt::format("attention{}", model.lora_mlp > 0 ? " and MLPs" : "");
+    return fmt::format("LoRA of rank {} on {}{}", model.lora_rank, matrices,
                        is_narrow ? fmt::format(", weights of {} bits", model.base_bits) : "");
 }
 
