@@ -35,6 +35,12 @@ exits 1 'which need less than all weights' "$arena" plan --model llama-2-7b --gl
 exits 2 'a rank out of range is refused' "${plan[@]}" --lora 0
 exits 2 'a model without adapters is refused' "$arena" plan --model resnet-50 --global-batch 8 --gpu-type A40 --gpus 1 --lora 8
 like "$(cat err)" 'lora.*only transformers' 'in a sentence'
+exits 0 'plan takes a type of which no run was measured' "$arena" plan --model gpt2-xl --global-batch 8 --gpu-type MI300X-192GB --gpus 1
+like "$(tr -s ' \n' ' ' <out)" 'MI300X-192GB: by its data sheet only, as no run on such a GPU was measured: times may be off by 80 %' 'and says so'
+exits 0 'in JSON its estimate has a source of its own' "$arena" plan --model gpt2-xl --global-batch 8 --gpu-type MI300X-192GB --gpus 1 --json
+json 'data-sheet' '[.grids[] | select(.feasible) | .estimate.source] | unique == ["data-sheet"]'
+exits 0 'a measured type' "${plan[@]}" --gpus 8
+unlike "$(cat out)" 'data sheet' 'does not'
 mkdir -p adapter/base
 echo '{"architectures":["LlamaForCausalLM"],"model_type":"llama","hidden_size":64,"intermediate_size":128,"num_hidden_layers":2,
  "num_attention_heads":4,"max_position_embeddings":256,"vocab_size":1000,"torch_dtype":"bfloat16"}' >adapter/base/config.json

@@ -145,6 +145,14 @@ std::size_t print_offers(const Explanation& e, const Shown& shown) {
     return hidden;
 }
 
+/// A line for each type of which no run was measured.
+void print_data_sheets(const Explanation& e) {
+    std::set<std::string> types;
+    for (const Offer& offer : e.offers)
+        if (offer.estimate.source == Source::data_sheet) types.insert(offer.grid.gpu_type);
+    for (const std::string& type : types) print_wrapped("", data_sheet_note(type));
+}
+
 /// What full, zero1 and sp stand for: "full recomputation, ZeRO 1, sequence parallel".
 std::string settings_text(const Plan& plan) {
     std::vector<std::string> parts;
@@ -248,6 +256,7 @@ void print_explanation(JobId job, const Explanation& e, const Config& config, co
     if (!e.work.empty()) print_wrapped("Work: ", printable(e.work, 1024));
     print_slowdown(job, e);
     print_emulated(config);
+    print_data_sheets(e);
     const std::size_t hidden = e.offers.empty() ? 0 : print_offers(e, shown);
     print_choice(e);
     if (!e.unmeasured.empty()) fmt::print("\nNot measured, estimated instead: {}\n", e.unmeasured);

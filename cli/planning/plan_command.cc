@@ -8,6 +8,8 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
+#include <string>
 #include <tuple>
 
 #include "base/count_text.h"
@@ -181,6 +183,14 @@ bool is_emulated(const std::vector<GpuPool>& pools, const std::string& gpu_type)
     });
 }
 
+/// Of which no run was measured, among what is feasible.
+std::set<std::string> data_sheet_types(const std::vector<GridResult>& results) {
+    std::set<std::string> types;
+    for (const GridResult& r : results)
+        if (r.feasible && r.estimate.source == Source::data_sheet) types.insert(r.grid.gpu_type);
+    return types;
+}
+
 /// "8.03 B parameters", of experts also how many one token uses.
 std::string size_of(const Model& model) {
     const double all = parameter_count(model), active = active_parameter_count(model);
@@ -227,6 +237,8 @@ int report(const Globals& globals, const PlanOptions& options, const Model& mode
         fmt::print("{} is emulated ({}): its times are a CPU's\n", pool.gpu_type,
                    pool.hardware.name);
     }
+    for (const std::string& type : data_sheet_types(results))
+        print_wrapped("", data_sheet_note(type));
     fmt::print("\n");
     print_ranking(results);
     if (any) print_breakdown(results.front());

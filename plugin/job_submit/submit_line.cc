@@ -100,7 +100,9 @@ std::string submit_line(const Request& request, const std::optional<QuickEstimat
     text += fmt::format("; best {}{} {} ({})", estimate->complete ? "" : "found ",
                         short_form(best->grid), human_seconds(best->iteration_s),
                         to_string(best->source));
-    const std::string plan = plan_line(request, best->plan);
+    std::string plan = plan_line(request, best->plan);
+    if (best->source == Source::data_sheet)
+        plan += "\narena: " + data_sheet_note(best->grid.gpu_type);
     if (limit_s > 0) {
         const std::string limit = limit_text(request, best->iteration_s, limit_s);
         return text + (limit.starts_with('\n') ? plan + limit : limit + plan);
