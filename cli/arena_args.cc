@@ -137,6 +137,13 @@ Model read_model(Environment& environment) {
     model.family = environment.word("ARENA_MODEL_FAMILY", "gpt", parse_family);
     model.kv_heads = environment.number("ARENA_KV_HEADS", 0, "0");
     model.seq_length = environment.number("ARENA_SEQ_LENGTH", 0, "0");
+    model.lora_rank = environment.number("ARENA_LORA_RANK", 0, "0");
+    model.base_bits = environment.number("ARENA_BASE_BITS", 0, "0");
+    if (is_adapted(model))
+        if (const Status read =
+                read_lora_parts(Environment::text("ARENA_LORA_TARGETS", "attention"), model);
+            !read)
+            environment.fail("ARENA_LORA_TARGETS: " + read.error().text);
     return model;
 }
 

@@ -12,6 +12,7 @@ libarena_models_la_SOURCES = \
 	planner/models/megatron_args.h planner/models/megatron_args.cc \
 	planner/models/megatron_words.h planner/models/megatron_words.cc \
 	planner/models/model.h planner/models/model.cc \
+	planner/models/peft_config.cc \
 	planner/models/readers.h \
 	planner/models/words.h planner/models/words.cc \
 	planner/models/yaml_model.cc \
@@ -20,7 +21,7 @@ libarena_models_la_SOURCES = \
 models_libs = libarena_models.la $(request_libs)
 
 # What each word of a published model says: part of the program.
-word_tables = planner/models/config.table planner/models/megatron.table
+word_tables = planner/models/config.table planner/models/megatron.table planner/models/peft.table
 EXTRA_DIST += $(word_tables)
 planner/models/word_tables.inc: $(word_tables) planner/local.mk
 	$(AM_V_GEN)$(MKDIR_P) planner/models && \

@@ -50,6 +50,7 @@ check-fuzz:
 # ---- planner ---------------------------------------------------------------------------------
 planner_tests = tests/unit/test_planner_models tests/unit/test_planner_cost tests/unit/test_planner_frameworks \
 	tests/unit/test_planner_models_readers tests/unit/test_planner_models_layers \
+	tests/unit/test_planner_adapters \
 	tests/unit/test_planner_models_words \
 	tests/unit/test_planner_grids tests/unit/test_planner_search \
 	tests/unit/test_planner_budget \
@@ -89,6 +90,7 @@ black_box_tests = \
 	tests/t0050-command.t \
 	tests/t0055-pages-and-completion.t \
 	tests/t0060-explain.t \
+	tests/t0062-explain-data-sheet.t \
 	tests/t0070-simulate.t tests/t0075-simulate-slowdowns.t \
 	tests/t0500-evaluate-slowdown.t tests/t0600-evaluate-loan.t tests/t0605-loan-command.t tests/t0615-doctor-loans.t tests/t0620-demo-loans.t tests/t0700-evaluate-array.t \
 	tests/t0001-private-cluster.t \

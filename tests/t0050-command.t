@@ -29,6 +29,27 @@ json 'the fixed plan is the one that was asked for' '(.grids | length) == 1 and
     (.grids[0] | .stages == 2 and .gpus == 4) and
     (.grids[0].proxy_plan | .pp == 2 and .dp == 2 and .tp == 1 and .micro_batch == 1 and
      .num_micro_batches == 256)'
+exits 0 'plan prices adapters' "$arena" plan --model llama-2-7b --global-batch 8 --gpu-type A100-SXM-80GB --gpus 1 --lora 16
+like "$(cat out)" 'llama-2-7b, .*, LoRA of rank 16 on attention, global batch 8' 'and says that they are trained'
+exits 1 'which need less than all weights' "$arena" plan --model llama-2-7b --global-batch 8 --gpu-type A100-SXM-80GB --gpus 1
+exits 2 'a rank out of range is refused' "${plan[@]}" --lora 0
+exits 2 'a model without adapters is refused' "$arena" plan --model resnet-50 --global-batch 8 --gpu-type A40 --gpus 1 --lora 8
+like "$(cat err)" 'lora.*only transformers' 'in a sentence'
+exits 0 'plan takes a type of which no run was measured' "$arena" plan --model gpt2-xl --global-batch 8 --gpu-type MI300X-192GB --gpus 1
+like "$(tr -s ' \n' ' ' <out)" 'MI300X-192GB: by its data sheet only, as no run on such a GPU was measured: times may be off by 80 %' 'and says so'
+exits 0 'in JSON its estimate has a source of its own' "$arena" plan --model gpt2-xl --global-batch 8 --gpu-type MI300X-192GB --gpus 1 --json
+json 'data-sheet' '[.grids[] | select(.feasible) | .estimate.source] | unique == ["data-sheet"]'
+exits 0 'a measured type' "${plan[@]}" --gpus 8
+unlike "$(cat out)" 'data sheet' 'does not'
+mkdir -p adapter/base
+echo '{"architectures":["LlamaForCausalLM"],"model_type":"llama","hidden_size":64,"intermediate_size":128,"num_hidden_layers":2,
+ "num_attention_heads":4,"max_position_embeddings":256,"vocab_size":1000,"torch_dtype":"bfloat16"}' >adapter/base/config.json
+echo '{"peft_type":"LORA","base_model_name_or_path":"base","r":8,"target_modules":["q_proj","v_proj"],"task_type":"CAUSAL_LM"}' >adapter/adapter_config.json
+exits 0 'an adapter_config.json is a model' "$arena" plan --model adapter/adapter_config.json --global-batch 8 --gpu-type A40 --gpus 1
+like "$(cat out)" '^base, .*, LoRA of rank 8 on q_proj, v_proj, global batch 8, sequence length 256' 'of the base beside it'
+sed 's/"r":8/"r":8,"use_dora":true/' adapter/adapter_config.json >adapter/dora.json
+exits 2 'one of another kind is refused' "$arena" plan --model adapter/dora.json --global-batch 8 --gpu-type A40 --gpus 1
+like "$(cat err)" 'dora.json:1:.*use_dora: an adapter that computes more' 'by the name of its key'
 exits 1 'a fixed plan that does not fit is a no' "$arena" plan --model gpt-22b --global-batch 8 \
     --gpu-type A40 --fixed pp=1,dp=1,tp=1,micro_batch=1 --json
 json 'and still has its price and a reason' '.best == -1 and (.grids[0] | .feasible == false and

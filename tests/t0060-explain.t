@@ -57,6 +57,14 @@ like "$(scontrol show job "$pinned")" 'JobId' 'micro-batches and their number sa
 ok 'queue has them in 100 columns' bash -c "arena queue | awk 'length(\$0) > 100 { exit 1 }'"
 scancel "$wide" "$pinned"
 
+adapted=$(submit --arena-lora=8 --arena-model=gpt2 --arena-launcher=env --arena-batch=32 --time=10 -o /dev/null "$long")
+ok 'explain says that adapters are trained' wait_until "explained $adapted '.adapters == \"LoRA of rank 8 on attention\"'"
+like "$(arena explain "$adapted")" 'Trained: LoRA of rank 8 on attention; all other weights are frozen' 'in words'
+scontrol update JobId="$adapted" Comment=arena:lora=16
+ok 'the rank follows the Comment' wait_until "explained $adapted '.adapters == \"LoRA of rank 16 on attention\"'"
+unlike "$(arena explain "$second")" 'Trained:' 'nothing is said where all weights are trained'
+scancel "$adapted"
+
 ok 'stats counts times afresh' bash -c "arena stats --reset --json | jq -e '.round_ms.max == 0 and .lock_ms.read_max == 0 and .decisions.starts >= 2'"
 ok 'stats counts the starts' bash -c "arena stats --json | jq -e '.schema_version == 1 and .decisions.starts >= 2 and .faults == 0'"
 ok 'a snapshot is saved' arena snapshot save "$work/now"

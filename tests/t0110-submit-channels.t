@@ -63,6 +63,20 @@ like "$(submit --arena-model=tiny --arena-batch=1008 "$plain")" '^[0-9]+$' "so i
 like "$(submit "$(script '#ARENA family=gpt layers=2 hidden=64 heads=4 vocab=1000 seq-length=128 name=tiny batch=1009')")" \
     '^[0-9]+$' "a model in #ARENA lines is taken"
 like "$("$forge" "$(script "$arena_lines"$'\n#ARENA batch=1010')")" '^[0-9]+$' "#ARENA lines work without sbatch"
+like "$(submit --arena-lora=16 --arena-model=gpt2 --arena-batch=1014 "$plain")" '^[0-9]+$' "a rank of adapters is taken"
+like "$(submit "$(script '#ARENA model=gpt2 lora=16 batch=1015')")" '^[0-9]+$' "so is one in #ARENA lines"
+like "$(sbatch --arena-lora=16 --arena-model=gpt2 --arena-batch=1016 "$plain" 2>&1)" 'gpt2 124 M, LoRA of rank 16 on attention' \
+    "sbatch says that adapters are trained"
+refused=$(sbatch --arena-lora=16 --arena-model=resnet-50 --arena-batch=1017 "$plain" 2>&1)
+like "$refused" '--arena-lora .*only transformers .*resnet-50 is of family wide_resnet' "a model without adapters is refused"
+mkdir -p adapter/base
+echo '{"architectures":["LlamaForCausalLM"],"model_type":"llama","hidden_size":64,"intermediate_size":128,"num_hidden_layers":2,
+ "num_attention_heads":4,"max_position_embeddings":256,"vocab_size":1000,"torch_dtype":"bfloat16"}' >adapter/base/config.json
+echo '{"peft_type":"LORA","base_model_name_or_path":"base","r":8,"target_modules":["q_proj","v_proj"]}' >adapter/adapter_config.json
+like "$(sbatch --arena-model=adapter/adapter_config.json --arena-batch=1018 "$plain" 2>&1)" 'base [0-9.]+ [kM], LoRA of rank 8 on q_proj, v_proj' \
+    "an adapter_config.json is a model, with the base beside it"
+refused=$(sbatch --arena-lora=16 --arena-model=adapter/adapter_config.json --arena-batch=1019 "$plain" 2>&1)
+like "$refused" 'says itself that its adapters have rank 8, not 16' "and another rank is refused"
 held=$(submit --hold --arena-model=gpt2 --arena-launcher=env --arena-batch=1011 "$plain")
 limited=$(submit --arena-cpus-per-gpu=6 --arena-mem-per-gpu=2G --arena-model=gpt2 --arena-launcher=env --arena-batch=1012 "$plain")
 shaped=$(sbatch -N2 -n4 -c3 --arena-model=gpt2 --arena-launcher=env --arena-batch=1013 "$plain" 2>&1)
@@ -77,6 +91,8 @@ for part in '"gpus":"2-4"' '"types":"a40,h100"' '"plan":"pp2"' '"launcher":"torc
 done
 ok "both files give the same record" same_but_batch 1007 1008
 ok "the model in #ARENA lines is the one of the file" same_but_batch 1007 1009
+ok "adapters in #ARENA lines are those of the option" same_but_batch 1014 1015
+like "$(record 1014)" '"lora":"16".*"lora_rank":16' "the record holds the rank and the model with adapters"
 like "$(record 1011)" '"user_hold":true' "the user's --hold is in the record"
 unlike "$(record 1001)" user_hold "Arena's own hold is not"
 like "$(record 1012)" '"cpus-per-gpu":"6"' "--arena-cpus-per-gpu is in the record"

@@ -28,6 +28,7 @@ namespace {
 struct Explanation {
     std::string state, reason, unmeasured, left_out;
     std::string slowdown, slow_words;  ///< "" = it is not watched; nothing slow was found
+    std::string adapters;              ///< what of the model is trained; "" = all of it
     std::string model_ignore;          ///< words of its text that the model was read without
     std::string array;                 ///< what becomes of it with its siblings
     std::vector<std::string> avoids;
@@ -84,6 +85,7 @@ Result<Explanation> parse_explanation(const Json& json) {
     fields.text("reason", out.reason, 1024);
     if (fields.has("unmeasured")) fields.text("unmeasured", out.unmeasured, 4096);
     if (fields.has("left_out")) fields.text("left_out", out.left_out, 1024);
+    if (fields.has("adapters")) fields.text("adapters", out.adapters);
     if (fields.has("model_ignore")) fields.text("model_ignore", out.model_ignore, 16384);
     if (const Json* told = fields.has("slowdown") ? fields.object("slowdown") : nullptr) {
         const JsonFields slowdown(*told, "slowdown", error);
@@ -141,6 +143,14 @@ std::size_t print_offers(const Explanation& e, const Shown& shown) {
     }
     fmt::print("\n{}", table.text());
     return hidden;
+}
+
+/// A line for each type of which no run was measured.
+void print_data_sheets(const Explanation& e) {
+    std::set<std::string> types;
+    for (const Offer& offer : e.offers)
+        if (offer.estimate.source == Source::data_sheet) types.insert(offer.grid.gpu_type);
+    for (const std::string& type : types) print_wrapped("", data_sheet_note(type));
 }
 
 /// What full, zero1 and sp stand for: "full recomputation, ZeRO 1, sequence parallel".
@@ -246,10 +256,13 @@ void print_explanation(JobId job, const Explanation& e, const Config& config, co
     if (!e.work.empty()) print_wrapped("Work: ", printable(e.work, 1024));
     print_slowdown(job, e);
     print_emulated(config);
+    print_data_sheets(e);
     const std::size_t hidden = e.offers.empty() ? 0 : print_offers(e, shown);
     print_choice(e);
     if (!e.unmeasured.empty()) fmt::print("\nNot measured, estimated instead: {}\n", e.unmeasured);
     if (!e.left_out.empty()) fmt::print("\nLeft out: {}\n", e.left_out);
+    if (!e.adapters.empty())
+        fmt::print("\nTrained: {}; all other weights are frozen\n", printable(e.adapters, 256));
     if (!e.model_ignore.empty()) fmt::print("\nThe model was read without: {}\n", e.model_ignore);
     if (!e.array.empty()) print_wrapped("\nSiblings: ", printable(e.array, 1024));
     if (!e.unsaved.empty()) fmt::print("\nMoves: {}\n", e.unsaved);

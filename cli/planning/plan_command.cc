@@ -8,6 +8,8 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
+#include <string>
 #include <tuple>
 
 #include "base/count_text.h"
@@ -181,6 +183,14 @@ bool is_emulated(const std::vector<GpuPool>& pools, const std::string& gpu_type)
     });
 }
 
+/// Of which no run was measured, among what is feasible.
+std::set<std::string> data_sheet_types(const std::vector<GridResult>& results) {
+    std::set<std::string> types;
+    for (const GridResult& r : results)
+        if (r.feasible && r.estimate.source == Source::data_sheet) types.insert(r.grid.gpu_type);
+    return types;
+}
+
 /// "8.03 B parameters", of experts also how many one token uses.
 std::string size_of(const Model& model) {
     const double all = parameter_count(model), active = active_parameter_count(model);
@@ -207,6 +217,7 @@ int report(const Globals& globals, const PlanOptions& options, const Model& mode
                  {"model", model.name},
                  {"parameters", parameter_count(model)},
                  {"active_parameters", active_parameter_count(model)},
+                 {"adapters", adapter_words(model)},
                  {"global_batch", options.global_batch},
                  {"grids", grids},
                  {"uniform_only", json_of(left_out.uniform_only, mixed_stages_bound(model))},
@@ -218,13 +229,16 @@ int report(const Globals& globals, const PlanOptions& options, const Model& mode
     const std::string sample = model.seq_length > 0
                                    ? fmt::format(", sequence length {}", model.seq_length)
                                    : std::string();
-    fmt::print("{}, {}, global batch {}{}, {}\n", model.name, size_of(model), options.global_batch,
-               sample, to_string(model.precision));
+    const std::string adapters = is_adapted(model) ? ", " + adapter_words(model) : std::string();
+    fmt::print("{}, {}{}, global batch {}{}, {}\n", model.name, size_of(model), adapters,
+               options.global_batch, sample, to_string(model.precision));
     for (const GpuPool& pool : pools) {
         if (!pool.hardware.emulated) continue;
         fmt::print("{} is emulated ({}): its times are a CPU's\n", pool.gpu_type,
                    pool.hardware.name);
     }
+    for (const std::string& type : data_sheet_types(results))
+        print_wrapped("", data_sheet_note(type));
     fmt::print("\n");
     print_ranking(results);
     if (any) print_breakdown(results.front());
@@ -414,6 +428,9 @@ void add_plan(CLI::App& app, Globals& globals) {
         ->check(CLI::Range(std::int64_t{1}, limits::batch));
     command->add_option("--seq-length", o->seq_length, "tokens per sample [the model's]")
         ->check(CLI::Range(std::int64_t{1}, limits::tokens));
+    command
+        ->add_option("--lora", o->lora, "rank of adapters that are trained beside frozen weights")
+        ->check(CLI::Range(std::int64_t{1}, find_integer_field("lora_rank")->max));
     command->add_option("--gpu-type", o->gpu_types, "hardware entry or GRES type; may be repeated")
         ->required();
     command->add_option("--gpus", o->gpus, "number of GPUs, or MIN-MAX; may be repeated");

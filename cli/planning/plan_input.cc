@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <optional>
 #include <set>
 
 #include "base/text.h"
@@ -250,6 +252,18 @@ Result<Plan> make_plan(const FixedPlan& fixed, const Model& model, std::int64_t 
                         spread_layers(split, layers, fixed.pp));
 }
 
+namespace {
+
+Result<std::optional<std::string>> read_base(const std::string& path) {
+    std::error_code unknown;
+    if (!std::filesystem::is_regular_file(path, unknown)) return std::optional<std::string>();
+    Result<std::string> text = read_user_file(path, max_model_bytes);
+    if (!text) return text.error();
+    return std::optional<std::string>(std::move(*text));
+}
+
+}  // namespace
+
 Result<Model> read_model(const PlanOptions& options) {
     Result<Model> model = usage_error("no model");
     IgnoredWords ignored;
@@ -261,7 +275,7 @@ Result<Model> read_model(const PlanOptions& options) {
     if (!looks_like_megatron(options.model) && names_a_file(options.model)) {
         const auto text = read_user_file(options.model, max_model_bytes);
         if (!text) return text.error();
-        model = parse_model(*text, options.model, ignored);
+        model = parse_model(*text, options.model, ignored, read_base);
     } else if (looks_like_megatron(options.model)) {
         model = parse_megatron_args(options.model, "--model", ignored);
     } else {
@@ -274,6 +288,9 @@ Result<Model> read_model(const PlanOptions& options) {
                            "--model-ignore");
     if (!ignored.taken().empty())
         fmt::print(stderr, "arena: the model was read without {}\n", join(ignored.taken(), ", "));
+    if (options.lora > 0)
+        if (const Status added = add_adapters(*model, options.lora); !added)
+            return usage_error(added.error().text, "--lora");
     if (options.seq_length == 0) return model;
     set_seq_length(*model, options.seq_length);
     if (const Status status = check_model(*model); !status) return status.error();

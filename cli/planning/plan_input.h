@@ -17,6 +17,7 @@ struct PlanOptions {
     std::string model, model_ignore;  ///< words of its text to pass over, joined by ','
     std::int64_t global_batch = 0;
     std::int64_t seq_length = 0;  ///< 0 = the model's
+    std::int64_t lora = 0;        ///< rank of adapters; 0 = as the model says
     std::vector<std::string> gpu_types;
     std::vector<std::string> gpus;   ///< "8" or "4-16"
     std::int64_t gpus_per_node = 0;  ///< 0 = the hardware's

@@ -145,11 +145,39 @@ Status check_attention(const Model& model) {
     return check_latent(model);
 }
 
+bool has_any(const Model& model, std::int64_t targets) {
+    return (model.lora_targets & targets) != 0;
+}
+
+/// Each matrix once, and none that the layers have not.
+Status check_targets(const Model& model) {
+    using namespace lora_target;
+    constexpr std::int64_t apart = q_proj | k_proj | v_proj,
+                           mlp = gate_proj | up_proj | gate_up_proj | down_proj;
+    if (model.lora_mlp != 0)
+        return usage_error("lora_targets says which matrices are adapted: leave lora_mlp out");
+    if (is_latent(model))
+        return usage_error(
+            "lora_targets has no names for the matrices of latent attention: "
+            "leave it out, and all of them are adapted");
+    if (model.family == Family::moe && has_any(model, mlp))
+        return usage_error(
+            "lora_targets names matrices of attention alone in a moe model: "
+            "lora_mlp: 1 adapts those of experts");
+    if ((has_any(model, qkv_proj) && has_any(model, apart)) ||
+        (has_any(model, gate_up_proj) && has_any(model, gate_proj | up_proj)))
+        return usage_error("lora_targets names a matrix and a part of it: name one of them");
+    if (has_any(model, gate_proj | gate_up_proj) && !is_gated(model))
+        return usage_error("lora_targets: an MLP without gate has up_proj and down_proj alone");
+    return Done{};
+}
+
 Status check_adapters(const Model& model) {
     if (model.base_bits != 0 && model.base_bits != 4 && model.base_bits != 8 &&
         model.base_bits != 16)
         return usage_error(fmt::format("base_bits must be 4, 8 or 16, not {}", model.base_bits));
-    if (is_adapted(model)) return Done{};
+    if (is_adapted(model)) return model.lora_targets == 0 ? Done{} : check_targets(model);
+    if (model.lora_targets != 0) return usage_error("lora_targets needs lora_rank (adapters)");
     if (model.lora_mlp != 0) return usage_error("lora_mlp needs lora_rank (adapters)");
     if (model.base_bits != 0)
         return usage_error("base_bits needs lora_rank: only frozen weights are stored in few bits");
@@ -261,6 +289,16 @@ Status complete_resnet(Model& model) {
     return Done{};
 }
 
+/// What lora_mlp says is said by it.
+void complete_targets(Model& model) {
+    using namespace lora_target;
+    constexpr std::int64_t attention = qkv_proj | o_proj;
+    const std::int64_t whole = attention | (is_gated(model) ? gate_up_proj : up_proj) | down_proj;
+    if (model.lora_mlp != 0 || model.family == Family::moe) return;
+    if (model.lora_targets == whole) model.lora_mlp = 1;
+    if (model.lora_targets == attention || model.lora_targets == whole) model.lora_targets = 0;
+}
+
 void complete_transformer(Model& model) {
     if (model.kv_heads == 0) model.kv_heads = model.heads;
     if (model.family == Family::gpt || model.family == Family::bert)
@@ -269,6 +307,7 @@ void complete_transformer(Model& model) {
     if (model.head_dim * model.heads == model.hidden) model.head_dim = 0;
     if (model.moe_every == 1) model.moe_every = 0;
     if (model.positions == model.seq_length) model.positions = 0;
+    complete_targets(model);
 }
 
 Status complete(Model& model) {

@@ -222,6 +222,14 @@ double layer_output_elements(const Model& model, const LayerKind& kind) {
     return real(model.seq_length) * real(model.hidden);
 }
 
+std::int64_t adapted_matrices(const Model& model) {
+    using namespace lora_target;
+    if (!is_adapted(model)) return 0;
+    if (model.lora_targets != 0) return model.lora_targets;
+    const std::int64_t mlp = (is_gated(model) ? gate_up_proj : up_proj) | down_proj;
+    return qkv_proj | o_proj | (model.lora_mlp > 0 ? mlp : 0);
+}
+
 bool is_latent(const Model& model) { return model.kv_lora_rank > 0; }
 
 std::int64_t head_dim(const Model& model) {

@@ -67,7 +67,9 @@ double layer_output_elements(const Model&, const LayerKind&);
 
 std::int64_t head_dim(const Model&);        ///< of queries and keys
 std::int64_t value_head_dim(const Model&);  ///< of values; differs under latent attention
-bool is_latent(const Model&);               ///< multi-head latent attention (kv_lora_rank > 0)
+/// Bits of lora_target that have adapters; 0 = all weights are trained.
+std::int64_t adapted_matrices(const Model&);
+bool is_latent(const Model&);  ///< multi-head latent attention (kv_lora_rank > 0)
 /// Share of the causal triangle that a sliding window leaves: 1 - (1 - w/s)^2.
 double window_share(std::int64_t seq_length, std::int64_t window);
 

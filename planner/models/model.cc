@@ -3,6 +3,8 @@
 // them.
 #include "planner/models/model.h"
 
+#include <fmt/format.h>
+
 #include "planner/models/layers.h"
 
 namespace arena {
@@ -67,6 +69,16 @@ double sum_over_layers(const LayerList& list, Value value) {
 }
 
 }  // namespace
+
+std::string adapter_words(const Model& model) {
+    if (!is_adapted(model)) return {};
+    const bool is_narrow = model.base_bits != 0 && model.base_bits != 16;
+    const std::string matrices =
+        model.lora_targets != 0 ? lora_target_names(model.lora_targets, ", ")
+                                : fmt::format("attention{}", model.lora_mlp > 0 ? " and MLPs" : "");
+    return fmt::format("LoRA of rank {} on {}{}", model.lora_rank, matrices,
+                       is_narrow ? fmt::format(", weights of {} bits", model.base_bits) : "");
+}
 
 bool is_gated(const Model& model) { return model.gated_mlp; }
 

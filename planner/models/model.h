@@ -35,6 +35,10 @@ Status check_applies(FieldGroup, std::string_view key, const Model&);
 /// bytes replaced by '-'.
 std::string clean_model_name(std::string_view);
 
+/// "LoRA of rank 16 on attention and MLPs, weights of 4 bits", for people; "" where all weights are
+/// trained.
+std::string adapter_words(const Model&);
+
 bool is_gated(const Model&);
 /// Everything but wide_resnet and custom.
 bool is_transformer(Family);

@@ -12,7 +12,7 @@ namespace arena {
 
 namespace {
 
-// megatron_words and config_words.
+// megatron_words, config_words and peft_words.
 #include "planner/models/word_tables.inc"
 
 constexpr std::size_t told_faults = 6;
@@ -149,6 +149,11 @@ const WordTable& megatron_table() {
 
 const WordTable& config_table() {
     static const WordTable table(config_words);
+    return table;
+}
+
+const WordTable& peft_table() {
+    static const WordTable table(peft_words);
     return table;
 }
 

@@ -65,6 +65,7 @@ class WordTable {
 /// The tables of this folder.
 const WordTable& megatron_table();
 const WordTable& config_table();
+const WordTable& peft_table();
 
 /// What is wrong with the words of one text, told in one sentence.
 class WordFaults {

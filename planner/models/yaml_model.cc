@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Our flat model YAML -> Model, and the choice between the three file formats.
+// Our flat model YAML -> Model, and the choice between the four file formats.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -73,7 +73,8 @@ Status read_precision(const YamlNode& root, std::string_view file, Model& model)
 Status read_integers(const YamlNode& root, std::string_view file, Model& model) {
     for (const IntegerField& field : integer_fields()) {
         const YamlNode* node = root.find(field.key);
-        const bool is_list = field.member == &Model::layers && model.family == Family::custom;
+        const bool is_list = field.member == &Model::lora_targets ||
+                             (field.member == &Model::layers && model.family == Family::custom);
         if (node == nullptr || is_list) continue;
         const auto value = yaml_integer(*node, file, field.key, field.min, field.max);
         if (!value) return value.error();
@@ -103,6 +104,24 @@ Status read_capacity(const YamlNode& root, std::string_view file, Model& model) 
         yaml_number(*node, file, "capacity_factor", 0, max_capacity_factor);
     if (!value) return value.error();
     model.capacity_factor = *value;
+    return Done{};
+}
+
+Status read_targets(const YamlNode& root, std::string_view file, Model& model) {
+    const YamlNode* node = root.find("lora_targets");
+    if (node == nullptr) return Done{};
+    if (node->kind != YamlNode::Kind::sequence)
+        return usage_error("lora_targets must be a list of matrices, for example [q_proj, v_proj]",
+                           node->where(file));
+    std::vector<std::string> names;
+    for (const YamlNode& item : node->items) {
+        Result<std::string> name = yaml_string(item, file, "lora_targets");
+        if (!name) return name.error();
+        names.push_back(std::move(*name));
+    }
+    const Result<std::int64_t> targets = read_lora_targets({names.begin(), names.end()});
+    if (!targets) return usage_error("lora_targets: " + targets.error().text, node->where(file));
+    model.lora_targets = *targets;
     return Done{};
 }
 
@@ -234,25 +253,28 @@ Result<Model> parse_yaml_model(std::string_view text, std::string_view name,
             known.push_back(key);
     if (Status s = yaml_check_keys(*root, name, known); !s) return s.error();
     for (Status (*read)(const YamlNode&, std::string_view, Model&) :
-         {read_name, read_integers, read_trainable, read_precision, read_flags, read_capacity,
-          read_blocks, read_custom_layers})
+         {read_name, read_integers, read_targets, read_trainable, read_precision, read_flags,
+          read_capacity, read_blocks, read_custom_layers})
         if (Status s = read(*root, name, model); !s) return s.error();
     return complete_model(std::move(model), name);
 }
 
-Result<Model> parse_model(std::string_view text, std::string_view name, IgnoredWords& ignored) {
+Result<Model> parse_model(std::string_view text, std::string_view name, IgnoredWords& ignored,
+                          const ReadBase& read_base) {
     if (text.size() > max_model_bytes)
         return usage_error(fmt::format("the model file has {} bytes; at most {} are accepted",
                                        text.size(), max_model_bytes),
                            std::string(name));
-    if (looks_like_json(text)) return parse_hf_config(text, name, ignored);
+    if (looks_like_json(text))
+        return looks_like_peft(text) ? parse_peft_config(text, name, ignored, read_base)
+                                     : parse_hf_config(text, name, ignored);
     return looks_like_megatron(text) ? parse_megatron_args(text, name, ignored)
                                      : parse_yaml_model(text, name, ignored);
 }
 
-Result<Model> parse_model(std::string_view text, std::string_view name) {
+Result<Model> parse_model(std::string_view text, std::string_view name, const ReadBase& read_base) {
     IgnoredWords none;
-    return parse_model(text, name, none);
+    return parse_model(text, name, none, read_base);
 }
 
 }  // namespace arena

@@ -305,4 +305,82 @@ std::vector<std::string> zoo_names() {
     return {names.begin(), names.end()};
 }
 
+namespace {
+
+/// Published models with the layers of a built-in one; those of other window, vocabulary or rotary
+/// scaling that costs are left out.
+constexpr std::pair<std::string_view, std::string_view> published_names[] = {
+    {"openai-community/gpt2", "gpt2"},
+    {"openai-community/gpt2-medium", "gpt2-medium"},
+    {"openai-community/gpt2-large", "gpt2-large"},
+    {"openai-community/gpt2-xl", "gpt2-xl"},
+    {"facebook/opt-1.3b", "opt-1.3b"},
+    {"facebook/opt-2.7b", "opt-2.7b"},
+    {"facebook/opt-6.7b", "opt-6.7b"},
+    {"facebook/opt-13b", "opt-13b"},
+    {"facebook/opt-30b", "opt-30b"},
+    {"google-bert/bert-base-uncased", "bert-base"},
+    {"bert-base-uncased", "bert-base"},
+    {"google-bert/bert-large-uncased", "bert-large"},
+    {"bert-large-uncased", "bert-large"},
+    {"huggyllama/llama-7b", "llama-7b"},
+    {"huggyllama/llama-13b", "llama-13b"},
+    {"huggyllama/llama-30b", "llama-30b"},
+    {"huggyllama/llama-65b", "llama-65b"},
+    {"meta-llama/Llama-2-7b-hf", "llama-2-7b"},
+    {"meta-llama/Llama-2-7b-chat-hf", "llama-2-7b"},
+    {"meta-llama/Llama-2-13b-hf", "llama-2-13b"},
+    {"meta-llama/Llama-2-13b-chat-hf", "llama-2-13b"},
+    {"meta-llama/Llama-2-70b-hf", "llama-2-70b"},
+    {"meta-llama/Llama-2-70b-chat-hf", "llama-2-70b"},
+    {"meta-llama/Meta-Llama-3-8B", "llama-3-8b"},
+    {"meta-llama/Meta-Llama-3-8B-Instruct", "llama-3-8b"},
+    {"meta-llama/Meta-Llama-3-70B", "llama-3-70b"},
+    {"meta-llama/Meta-Llama-3-70B-Instruct", "llama-3-70b"},
+    {"meta-llama/Llama-3.1-8B", "llama-3-8b"},
+    {"meta-llama/Llama-3.1-8B-Instruct", "llama-3-8b"},
+    {"meta-llama/Llama-3.1-70B", "llama-3-70b"},
+    {"meta-llama/Llama-3.1-70B-Instruct", "llama-3-70b"},
+    {"meta-llama/Llama-3.3-70B-Instruct", "llama-3-70b"},
+    {"meta-llama/Llama-3.1-405B", "llama-3.1-405b"},
+    {"meta-llama/Llama-3.1-405B-Instruct", "llama-3.1-405b"},
+    {"meta-llama/Llama-3.2-1B", "llama-3.2-1b"},
+    {"meta-llama/Llama-3.2-1B-Instruct", "llama-3.2-1b"},
+    {"meta-llama/Llama-3.2-3B", "llama-3.2-3b"},
+    {"meta-llama/Llama-3.2-3B-Instruct", "llama-3.2-3b"},
+    {"TinyLlama/TinyLlama-1.1B-Chat-v1.0", "tinyllama-1.1b"},
+    {"mistralai/Mistral-7B-Instruct-v0.2", "mistral-7b"},
+    {"Qwen/Qwen2-0.5B", "qwen2-0.5b"},
+    {"Qwen/Qwen2-0.5B-Instruct", "qwen2-0.5b"},
+    {"Qwen/Qwen2-1.5B", "qwen2-1.5b"},
+    {"Qwen/Qwen2-1.5B-Instruct", "qwen2-1.5b"},
+    {"Qwen/Qwen2-7B", "qwen2-7b"},
+    {"Qwen/Qwen2-7B-Instruct", "qwen2-7b"},
+    {"Qwen/Qwen2-72B", "qwen2-72b"},
+    {"Qwen/Qwen2-72B-Instruct", "qwen2-72b"},
+    {"Qwen/Qwen2.5-0.5B", "qwen2-0.5b"},
+    {"Qwen/Qwen2.5-0.5B-Instruct", "qwen2-0.5b"},
+    {"Qwen/Qwen2.5-1.5B", "qwen2-1.5b"},
+    {"Qwen/Qwen2.5-1.5B-Instruct", "qwen2-1.5b"},
+    {"Qwen/Qwen2.5-7B", "qwen2-7b"},
+    {"Qwen/Qwen2.5-7B-Instruct", "qwen2-7b"},
+    {"Qwen/Qwen3-0.6B", "qwen3-0.6b"},
+    {"Qwen/Qwen3-8B", "qwen3-8b"},
+    {"Qwen/Qwen3-32B", "qwen3-32b"},
+    {"Qwen/Qwen3-30B-A3B", "qwen3-30b-a3b"},
+    {"Qwen/Qwen3-235B-A22B", "qwen3-235b-a22b"},
+    {"EleutherAI/gpt-neox-20b", "gpt-neox-20b"},
+    {"mistralai/Mixtral-8x7B-v0.1", "mixtral-8x7b"},
+    {"mistralai/Mixtral-8x7B-Instruct-v0.1", "mixtral-8x7b"},
+    {"openai/gpt-oss-20b", "gpt-oss-20b"},
+    {"openai/gpt-oss-120b", "gpt-oss-120b"}};
+
+}  // namespace
+
+std::string_view zoo_name_of(std::string_view published) {
+    for (const auto& [name, zoo] : published_names)
+        if (name == published || zoo == published) return zoo;
+    return {};
+}
+
 }  // namespace arena

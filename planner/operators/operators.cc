@@ -111,10 +111,10 @@ KeptElements transformer_elements(const Model& model, const LayerKind& kind,
     const bool moe = kind.body == Body::moe;
     const double width = real(moe ? model.shared_ffn_hidden : model.ffn_hidden);
     KeptElements kept;
-    // what a frozen matrix multiplies is kept only where an adapter multiplies it too
-    const bool frozen_mlp = is_adapted(model) && model.lora_mlp == 0;
-    kept.replicated = tokens * ((frozen_mlp ? 3 : 4) * h + whole);
-    kept.split = tokens * (split + (frozen_mlp ? mlp - 1 : mlp) * width / t);
+    const KeptInputs inputs = kept_inputs(model);
+    kept.replicated =
+        tokens * ((2 + (inputs.attention ? 1 : 0) + (inputs.mlp ? 1 : 0)) * h + whole);
+    kept.split = tokens * (split + (inputs.down ? mlp : mlp - 1) * width / t);
     if (moe) kept.split += expert_elements(model, shape);
     kept.scores = real(shape.micro_batch) * real(model.heads) / t * real(model.seq_length) *
                   real(model.seq_length) / real(shape.cp);
@@ -146,6 +146,14 @@ ShardOperators shard_operators(const Model& model, Precision precision, const Sh
     return shard_operators(model, precision, shape, layer_list(model).kinds.front());
 }
 
+KeptInputs kept_inputs(const Model& model) {
+    if (!is_adapted(model)) return {};
+    using namespace lora_target;
+    const std::int64_t adapted = adapted_matrices(model);
+    return {(adapted & (qkv_proj | q_proj | k_proj | v_proj)) != 0,
+            (adapted & (gate_up_proj | gate_proj | up_proj)) != 0, (adapted & down_proj) != 0};
+}
+
 LayerParameters shard_parameters(const Model& model, const LayerKind& kind,
                                  const ShardShape& shape) {
     LayerParameters p = layer_parameters(model, kind);
@@ -158,20 +166,48 @@ LayerParameters shard_parameters(const Model& model, const LayerKind& kind,
     return p;
 }
 
+namespace {
+
+/// Sides of an adapter's two matrices where the target has one.
+double sides(std::int64_t adapted, std::int64_t target, double in, double out) {
+    return (adapted & target) != 0 ? in + out : 0;
+}
+
+double attention_sides(const Model& model, double t) {
+    const std::int64_t adapted = adapted_matrices(model);
+    const double h = real(model.hidden), d = real(head_dim(model));
+    const double queries = d * real(model.heads) / t, keys = d * real(model.kv_heads) / t;
+    return sides(adapted, lora_target::qkv_proj, h, qkv_width(model) / t) +
+           sides(adapted, lora_target::q_proj, h, queries) +
+           sides(adapted, lora_target::k_proj, h, keys) +
+           sides(adapted, lora_target::v_proj, h, keys) +
+           sides(adapted, lora_target::o_proj, real(model.heads * value_head_dim(model)) / t, h);
+}
+
+double mlp_sides(const Model& model, double width) {
+    const std::int64_t adapted = adapted_matrices(model);
+    const double h = real(model.hidden);
+    return sides(adapted, lora_target::gate_up_proj, h, 2 * width) +
+           sides(adapted, lora_target::gate_proj, h, width) +
+           sides(adapted, lora_target::up_proj, h, width) +
+           sides(adapted, lora_target::down_proj, width, h);
+}
+
+}  // namespace
+
 /// Adapters have the rank times the sum of their matrix's sides, of which tensor parallelism splits
 /// the one that it splits of the matrix.
 double trained_parameters(const Model& model, const LayerKind& kind, const ShardShape& shape) {
     if (!is_adapted(model)) return shard_parameters(model, kind, shape).total();
-    const double h = real(model.hidden), t = real(shape.tp);
-    double sides = 2 * h + (qkv_width(model) + real(model.heads * value_head_dim(model))) / t;
-    const auto mlp = [&](double width) { return 2 * h + (is_gated(model) ? 3 : 2) * width; };
-    if (model.lora_mlp > 0 && kind.body != Body::moe) sides += mlp(real(model.ffn_hidden) / t);
-    if (model.lora_mlp > 0 && kind.body == Body::moe) {
-        const double own = real(model.experts) / real(shape.ep);
-        sides += own * mlp(real(model.moe_ffn_hidden) / (shape.ep > 1 ? 1 : t));
-        if (model.shared_ffn_hidden > 0) sides += mlp(real(model.shared_ffn_hidden) / t);
-    }
-    return real(model.lora_rank) * sides;
+    const double t = real(shape.tp), rank = real(model.lora_rank);
+    const double attention = attention_sides(model, t);
+    if (kind.body != Body::moe)
+        return rank * (attention + mlp_sides(model, real(model.ffn_hidden) / t));
+    const double own = real(model.experts) / real(shape.ep),
+                 width = real(model.moe_ffn_hidden) / (shape.ep > 1 ? 1 : t),
+                 shared = real(model.shared_ffn_hidden) / t;
+    return rank * (attention + own * mlp_sides(model, width) +
+                   (shared > 0 ? mlp_sides(model, shared) : 0));
 }
 
 double trained_share(const Model& model, const LayerList& list, const ShardShape& shape) {

@@ -72,6 +72,13 @@ struct KeptElements {
     double dropout = 0;  ///< elements of residual dropout masks, one byte each; as `replicated`
 };
 KeptElements kept_elements(const Model&, const LayerKind&, const ShardShape&);
+/// Whose inputs backward needs: what a frozen matrix multiplies, where an adapter multiplies it
+/// too.
+struct KeptInputs {
+    bool attention = true;  ///< query, key and value
+    bool mlp = true, down = true;
+};
+KeptInputs kept_inputs(const Model&);
 /// Of these, outputs of norms and of activation functions, which are cheap to compute again.
 KeptElements pointwise_elements(const Model&, const LayerKind&, const ShardShape&);
 

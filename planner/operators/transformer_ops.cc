@@ -22,6 +22,7 @@ class Transformer {
           kind_(kind),
           shape_(shape),
           ops_(ops),
+          adapted_(adapted_matrices(model)),
           block_(precision),
           plain_(plain_precision(precision)),
           tokens_(std::max<std::int64_t>(1, model.seq_length * shape.micro_batch / shape.cp)),
@@ -34,7 +35,8 @@ class Transformer {
         is_latent(model_) ? latent_projections() : projections();
         ops_.pair(OpKind::attention, plain_, attention_dims(), attention_variant(),
                   1 / real(shape_.cp));
-        matrix(block_, tokens_, h, model_.heads * value_head_dim(model_) / shape_.tp);
+        matrix(block_, tokens_, h, model_.heads * value_head_dim(model_) / shape_.tp, 1,
+               adapts(lora_target::o_proj));
         kind_.body == LayerKind::Body::moe ? experts()
                                            : mlp(block_, tokens_, model_.ffn_hidden / shape_.tp);
         ops_.pair(OpKind::elementwise, plain_, {norm_rows_, h},
@@ -74,17 +76,26 @@ class Transformer {
         ops_.gemm_of_constant(precision, m, n, k, batch);
         if (model_.base_bits == 4)
             ops_.pair(OpKind::elementwise, plain_, {n * batch, k}, ElementwiseKind::relu);
-        if (!takes_adapter) return;
+        if (takes_adapter) adapter(m, n, k, batch);
+    }
+
+    void adapter(std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t batch) const {
         ops_.pair(OpKind::elementwise, plain_, {m * batch, k}, ElementwiseKind::relu);  // dropout
         ops_.gemm(plain_, m, model_.lora_rank, k, batch);
         ops_.gemm(plain_, m, n, model_.lora_rank, batch);
         ops_.pair(OpKind::elementwise, plain_, {m * batch, n}, ElementwiseKind::add);
     }
 
-    /// Query, key and value heads in one GEMM.
+    bool adapts(std::int64_t target) const { return (adapted_ & target) != 0; }
+
+    /// Query, key and value heads in one GEMM; the adapters in one or each by itself.
     void projections() const {
         const std::int64_t d = head_dim(model_), heads = model_.heads / shape_.tp;
-        matrix(block_, tokens_, d * (heads + 2 * kv_heads()), model_.hidden);
+        matrix(block_, tokens_, d * (heads + 2 * kv_heads()), model_.hidden, 1,
+               adapts(lora_target::qkv_proj));
+        if (adapts(lora_target::q_proj)) adapter(tokens_, d * heads, model_.hidden, 1);
+        for (const std::int64_t target : {lora_target::k_proj, lora_target::v_proj})
+            if (adapts(target)) adapter(tokens_, d * kv_heads(), model_.hidden, 1);
         if (model_.qk_norm)
             ops_.pair(OpKind::norm, plain_, {tokens_ * (heads + kv_heads()), d}, norm_variant());
     }
@@ -108,11 +119,14 @@ class Transformer {
     void mlp(Precision precision, std::int64_t rows, std::int64_t width,
              std::int64_t batch = 1) const {
         const std::int64_t h = model_.hidden;
-        const bool adapted = model_.lora_mlp > 0;
-        matrix(precision, rows, is_gated(model_) ? 2 * width : width, h, batch, adapted);
+        const bool gated = is_gated(model_);
+        matrix(precision, rows, gated ? 2 * width : width, h, batch,
+               adapts(gated ? lora_target::gate_up_proj : lora_target::up_proj));
+        for (const std::int64_t target : {lora_target::gate_proj, lora_target::up_proj})
+            if (gated && adapts(target)) adapter(rows, width, h, batch);
         ops_.pair(OpKind::elementwise, plain_, {rows * batch, width},
                   is_gated(model_) ? ElementwiseKind::swiglu : ElementwiseKind::gelu);
-        matrix(precision, rows, h, width, batch, adapted);
+        matrix(precision, rows, h, width, batch, adapts(lora_target::down_proj));
     }
 
     /// Router, rows to experts and back, one GEMM per local expert (a batch of equal ones: routing
@@ -171,6 +185,7 @@ class Transformer {
     const LayerKind& kind_;
     const ShardShape& shape_;
     OpBuilder& ops_;
+    std::int64_t adapted_;
     Precision block_, plain_;
     std::int64_t tokens_, norm_rows_;
 };

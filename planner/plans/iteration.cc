@@ -20,7 +20,6 @@ constexpr double forward_share = 1.0 / 3;  ///< a backward computes two gradient
 /// Relative error to expect by evidence: planners that measured their operators report 4 to 10 %
 /// (Arena, vTrain, Aceso), analytic ones up to 40 % (doc/benchmarks.md has ours).
 constexpr EvidenceSeconds evidence_error{0.10, 0.15, 0.25, 0.50};
-constexpr double data_sheet_error = 0.80;  ///< of what rests on a data sheet alone
 
 double real(std::int64_t value) { return static_cast<double>(value); }
 
@@ -531,7 +530,9 @@ void Iteration::set_source(Estimate& e) const {
         error += seconds * (is_guess ? data_sheet_error : evidence_error[k]);
         if (k <= static_cast<std::size_t>(Evidence::interpolated)) measured += seconds;
     }
-    e.source = measured >= profiled_share * sum ? Source::profiled : Source::analytic;
+    e.source = measured >= profiled_share * sum ? Source::profiled
+               : is_data_sheet                  ? Source::data_sheet
+                                                : Source::analytic;
     const double comm = (e.tp_comm_s + e.pp_comm_s + e.dp_comm_s) / e.iteration_s;
     e.error_bound = (1 - comm) * error / sum + comm * communication_error;
 }

@@ -35,10 +35,10 @@ double narrow_bytes(const Model& model, const LayerKind& kind, const ShardShape&
     const double tokens = real(model.seq_length) * real(shape.micro_batch) / real(shape.cp);
     const double rows = shape.sequence_parallel ? real(shape.tp) : 1;
     const double saved = element_bytes(plain_precision(precision)) - 1;
+    const KeptInputs kept = kept_inputs(model);
     const double inputs =
-        is_adapted(model) && model.lora_mlp == 0
-            ? real(model.hidden) / rows
-            : 2 * real(model.hidden) / rows + real(model.ffn_hidden) / real(shape.tp);
+        ((kept.attention ? 1 : 0) + (kept.mlp ? 1 : 0)) * real(model.hidden) / rows +
+        (kept.down ? real(model.ffn_hidden) / real(shape.tp) : 0);
     return saved * tokens * inputs;
 }
 

@@ -73,6 +73,12 @@ Status read_field(const Settings& settings, const IntegerField& field, Model& mo
     const std::string key = inline_spelling(field.key);
     const std::string* text = settings.find(key);
     if (text == nullptr) return Done{};
+    if (field.member == &Model::lora_targets) {
+        const Result<std::int64_t> targets = read_lora_targets(split(*text, ','));
+        if (!targets) return refuse(key, targets.error().text);
+        model.lora_targets = *targets;
+        return Done{};
+    }
     if (Status s = read_integer(*text, field.min, field.max, model.*field.member); !s)
         return refuse(key, s.error().text);
     return Done{};
@@ -120,16 +126,23 @@ Result<Model> read_inline_model(const Settings& settings) {
     return complete_model(std::move(model), "the inline model", true);
 }
 
-Result<Model> read_named_model(const std::string& name, std::string_view model_text,
-                               std::string_view model_file_name, IgnoredWords& ignored) {
-    const bool is_arguments = model_text.empty() && looks_like_megatron(name);
-    Result<Model> model = !model_text.empty() ? parse_model(model_text, model_file_name, ignored)
-                          : is_arguments      ? parse_megatron_args(name, "--num-layers", ignored)
-                                              : find_zoo_model(name);
-    if (!model && model_text.empty()) return refuse("model", model.error().text);
+/// The text of a model's file, "" = the model is named, and how others are read that it names.
+struct ModelFile {
+    std::string_view text, name;
+    const ReadBase& read_base;
+};
+
+Result<Model> read_named_model(const std::string& name, const ModelFile& file,
+                               IgnoredWords& ignored) {
+    const bool is_arguments = file.text.empty() && looks_like_megatron(name);
+    Result<Model> model = !file.text.empty()
+                              ? parse_model(file.text, file.name, ignored, file.read_base)
+                          : is_arguments ? parse_megatron_args(name, "--num-layers", ignored)
+                                         : find_zoo_model(name);
+    if (!model && file.text.empty()) return refuse("model", model.error().text);
     if (!model) return refuse("model", model.error().message());
     const std::vector<std::string> idle = ignored.idle();
-    if (!idle.empty() && (is_arguments || !model_text.empty()))
+    if (!idle.empty() && (is_arguments || !file.text.empty()))
         return refuse("model-ignore",
                       fmt::format("the model's text has no word '{}' that could be ignored",
                                   printable(idle.front(), 60)));
@@ -144,8 +157,7 @@ Result<IgnoredWords> ignored_words(const Settings& settings) {
     return IgnoredWords(std::move(*words));
 }
 
-Result<Model> read_model(const Settings& settings, std::string_view model_text,
-                         std::string_view model_file_name, IgnoredWords& ignored) {
+Result<Model> read_model(const Settings& settings, const ModelFile& file, IgnoredWords& ignored) {
     const std::string* name = settings.find("model");
     const std::string_view inline_key = settings.inline_key();
     if (name == nullptr && inline_key.empty())
@@ -158,9 +170,8 @@ Result<Model> read_model(const Settings& settings, std::string_view model_text,
                       fmt::format("conflicts with model={}: give the model by name or by its "
                                   "dimensions, not both",
                                   printable(*name, 40)));
-    Result<Model> model = name == nullptr
-                              ? read_inline_model(settings)
-                              : read_named_model(*name, model_text, model_file_name, ignored);
+    Result<Model> model =
+        name == nullptr ? read_inline_model(settings) : read_named_model(*name, file, ignored);
     if (const std::string* label = settings.find("name"); model && label != nullptr) {
         if (label->empty() || clean_model_name(*label) != *label)
             return refuse("name", fmt::format("'{}' is not a name of 1 to 64 of [A-Za-z0-9._+/-]",
@@ -188,13 +199,13 @@ Status check_plan(const Request& request) {
 }  // namespace
 
 Result<Request> build_request(const std::vector<Setting>& list, std::string_view model_text,
-                              std::string_view model_file_name) {
+                              std::string_view model_file_name, const ReadBase& read_base) {
     const Settings settings(list);
     if (Status status = settings.check_keys(); !status) return status.error();
     Request request;
     Result<IgnoredWords> ignored = ignored_words(settings);
     if (!ignored) return ignored.error();
-    Result<Model> model = read_model(settings, model_text, model_file_name, *ignored);
+    Result<Model> model = read_model(settings, {model_text, model_file_name, read_base}, *ignored);
     if (!model) return model.error();
     request.model = std::move(*model);
     if (Status status = apply_options(list, request); !status) return status.error();

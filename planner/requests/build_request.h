@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "planner/models/readers.h"
 #include "request/request.h"
 
 namespace arena {
@@ -14,7 +15,7 @@ namespace arena {
 /// names a file (SPANK channel only), otherwise empty and `model` names a zoo entry. Knows nothing
 /// of the cluster.
 Result<Request> build_request(const std::vector<Setting>& settings, std::string_view model_text,
-                              std::string_view model_file_name);
+                              std::string_view model_file_name, const ReadBase& = {});
 
 /// Whether the model makes sense and a plan with the pin can be: what parse_record() does not ask.
 Status check_request(const Request&);

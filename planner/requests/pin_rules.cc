@@ -201,6 +201,24 @@ std::string sequence_obstacle(const PlanPin& pin, const Request& request, const 
     return {};
 }
 
+/// Launchers that can be told the feature, in the version that their name means.
+std::string launchers_with(Feature feature) {
+    std::vector<std::string> names;
+    for (const Launcher& launcher : launchers())
+        if (launcher.can().told.has(feature)) names.push_back(launcher.name);
+    return join(names, ", ");
+}
+
+std::string adapter_obstacle(const Request& request, const Capabilities& can, FeatureSet missing) {
+    for (const Feature feature :
+         {Feature::lora, Feature::lora_mlp, Feature::lora_targets, Feature::base_bits})
+        if (missing.has(feature))
+            return fmt::format("the launcher {} cannot be told {}; accepted: {}",
+                               launcher_of(request), can.lacks(feature, facts_of(request.model)),
+                               launchers_with(feature));
+    return {};
+}
+
 }  // namespace
 
 std::string launcher_model_obstacle(const Request& request) {
@@ -213,6 +231,8 @@ std::string launcher_model_obstacle(const Request& request) {
         other.precision = static_cast<Precision>(p);
         if (can.tells(needs(other))) accepted.emplace_back(to_string(other.precision));
     }
+    if (std::string untold = adapter_obstacle(request, can, missing); !untold.empty())
+        return untold;
     if (missing.empty() || accepted.empty()) return {};
     return fmt::format("the launcher {} cannot be told {}; accepted: {}", launcher_of(request),
                        to_string(request.model.precision), join(accepted, ", "));

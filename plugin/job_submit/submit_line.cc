@@ -19,6 +19,7 @@ namespace {
 std::string model_text(const Model& model) {
     std::string text = printable(model.name, 64);
     if (model.family != Family::custom) text += " " + count_text(parameter_count(model));
+    if (is_adapted(model)) text += ", " + adapter_words(model);
     if (is_transformer(model.family)) text += fmt::format(", {} tokens", grouped(model.seq_length));
     if (model.family == Family::wide_resnet)
         text += fmt::format(", {0}x{0} pixels", model.image_size);
@@ -99,7 +100,9 @@ std::string submit_line(const Request& request, const std::optional<QuickEstimat
     text += fmt::format("; best {}{} {} ({})", estimate->complete ? "" : "found ",
                         short_form(best->grid), human_seconds(best->iteration_s),
                         to_string(best->source));
-    const std::string plan = plan_line(request, best->plan);
+    std::string plan = plan_line(request, best->plan);
+    if (best->source == Source::data_sheet)
+        plan += "\narena: " + data_sheet_note(best->grid.gpu_type);
     if (limit_s > 0) {
         const std::string limit = limit_text(request, best->iteration_s, limit_s);
         return text + (limit.starts_with('\n') ? plan + limit : limit + plan);

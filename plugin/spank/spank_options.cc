@@ -87,7 +87,13 @@ Result<Request> make_request(const OptionSet& options, bool is_root) {
         if (!content) return usage_error(content.error().message(), option_name("model"));
         text = std::move(*content);
     }
-    return build_request(options.settings(), text, is_file ? *model : "");
+    const auto read_base = [&](const std::string& path) -> Result<std::optional<std::string>> {
+        if (!is_regular_file(path)) return std::optional<std::string>();
+        Result<std::string> base = read_model_file(path, is_root);
+        if (!base) return base.error();
+        return std::optional<std::string>(std::move(*base));
+    };
+    return build_request(options.settings(), text, is_file ? *model : "", read_base);
 }
 
 Result<std::string> make_record(const OptionSet& options, bool is_root) {

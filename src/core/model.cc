@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "core/model.h"
 
+#include <fmt/format.h>
+
 #include "base/names.h"
 
 namespace arena {
@@ -33,6 +35,20 @@ void set_seq_length(Model& model, std::int64_t seq_length) {
     const std::int64_t rows = model.positions == 0 ? model.seq_length : model.positions;
     model.seq_length = seq_length;
     model.positions = model.learned_positions && model.vocab > 0 && rows > seq_length ? rows : 0;
+}
+
+Status add_adapters(Model& model, std::int64_t rank) {
+    if (model.family == Family::wide_resnet || model.family == Family::custom)
+        return usage_error(
+            fmt::format("only transformers (family gpt, llama, bert, moe) have adapters, and {} is "
+                        "of family {}",
+                        model.name, to_string(model.family)));
+    if (model.lora_rank != 0 && model.lora_rank != rank)
+        return usage_error(
+            fmt::format("{} says itself that its adapters have rank {}, not {}: give one of them",
+                        model.name, model.lora_rank, rank));
+    model.lora_rank = rank;
+    return Done{};
 }
 
 }  // namespace arena

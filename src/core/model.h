@@ -96,7 +96,8 @@ struct Model {
     /// attention; with lora_mlp 1 those of MLPs and experts too) trains two of this rank beside it.
     std::int64_t lora_rank = 0;
     std::int64_t lora_mlp = 0;
-    std::int64_t base_bits = 0;  ///< of a frozen weight: 4 (QLoRA), 8, 16; 0 = 16
+    std::int64_t lora_targets = 0;  ///< bits of lora_target (model_fields.h); 0 = as lora_mlp says
+    std::int64_t base_bits = 0;     ///< of a frozen weight: 4 (QLoRA), 8, 16; 0 = 16
 
     std::int64_t depth = 0;  ///< wide_resnet: 50, 101, 152 or 200; 0 when only blocks are given
     std::vector<std::int64_t> blocks;  ///< wide_resnet: bottleneck blocks of each stage
@@ -116,6 +117,10 @@ void set_seq_length(Model&, std::int64_t seq_length);
 
 /// Whether adapters are trained beside frozen weights.
 inline bool is_adapted(const Model& model) { return model.lora_rank > 0; }
+
+/// Trains adapters of this rank, 1 or more, on the matrices of attention. Errors: a family without
+/// adapters, a model that itself says another rank.
+Status add_adapters(Model&, std::int64_t rank);
 
 /// First and last layer share a table of the vocabulary; image and custom models have none.
 inline bool ties_table(const Model& model) { return model.tied_embedding && model.vocab > 0; }

@@ -15,7 +15,7 @@ namespace {
 constexpr std::int64_t max_width = 4194304, max_tokens = limits::tokens;
 
 using enum FieldGroup;
-constexpr std::array<IntegerField, 32> integers{{
+constexpr std::array<IntegerField, 33> integers{{
     {"layers", &Model::layers, 1, 10000, transformer},
     {"hidden", &Model::hidden, 1, 262144, transformer},
     {"heads", &Model::heads, 1, 4096, transformer},
@@ -42,6 +42,7 @@ constexpr std::array<IntegerField, 32> integers{{
     {"v_head_dim", &Model::v_head_dim, 0, 65536, latent},
     {"lora_rank", &Model::lora_rank, 0, 65536, adapter},
     {"lora_mlp", &Model::lora_mlp, 0, 1, adapter},
+    {"lora_targets", &Model::lora_targets, 0, lora_target::all, adapter},
     {"base_bits", &Model::base_bits, 0, 16, adapter},
     {"depth", &Model::depth, 1, 10000, resnet},
     {"width_factor", &Model::width_factor, 1, 1024, resnet},
@@ -102,6 +103,41 @@ const std::vector<std::string_view>& inline_model_keys() {
     }();
     static const std::vector<std::string_view> keys(spelled.begin(), spelled.end());
     return keys;
+}
+
+namespace {
+
+constexpr std::pair<std::string_view, std::int64_t> targets_table[] = {
+    {"q_proj", lora_target::q_proj},      {"k_proj", lora_target::k_proj},
+    {"v_proj", lora_target::v_proj},      {"qkv_proj", lora_target::qkv_proj},
+    {"o_proj", lora_target::o_proj},      {"gate_proj", lora_target::gate_proj},
+    {"up_proj", lora_target::up_proj},    {"gate_up_proj", lora_target::gate_up_proj},
+    {"down_proj", lora_target::down_proj}};
+
+}  // namespace
+
+Result<std::int64_t> read_lora_targets(const std::vector<std::string_view>& names) {
+    std::int64_t targets = 0;
+    for (const std::string_view name : names) {
+        const auto* const known = std::find_if(std::begin(targets_table), std::end(targets_table),
+                                               [&](const auto& t) { return t.first == name; });
+        if (known == std::end(targets_table))
+            return usage_error(fmt::format("'{}' is not one of {}", printable(name, 40),
+                                           lora_target_names(lora_target::all, ", ")));
+        if ((targets & known->second) != 0)
+            return usage_error(fmt::format("'{}' is there twice", name));
+        targets |= known->second;
+    }
+    if (targets == 0) return usage_error("names no matrix");
+    return targets;
+}
+
+std::string lora_target_names(std::int64_t targets, std::string_view separator) {
+    std::string names;
+    for (const auto& [name, bit] : targets_table)
+        if ((targets & bit) != 0)
+            names += fmt::format("{}{}", names.empty() ? "" : separator, name);
+    return names;
 }
 
 void set_family_flags(Model& model) {

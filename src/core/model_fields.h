@@ -47,6 +47,18 @@ std::string inline_spelling(std::string_view key);
 /// head of their own.
 void set_family_flags(Model&);
 
+/// A matrix of a layer that can have an adapter of its own, by the name that most published models
+/// give it. qkv_proj and gate_up_proj: where one adapter is on several matrices as one.
+namespace lora_target {
+inline constexpr std::int64_t q_proj = 1, k_proj = 2, v_proj = 4, qkv_proj = 8, o_proj = 16,
+                              gate_proj = 32, up_proj = 64, gate_up_proj = 128, down_proj = 256,
+                              all = 511;
+}
+/// Names -> bits. Errors: a name that is unknown or there twice, none at all.
+Result<std::int64_t> read_lora_targets(const std::vector<std::string_view>& names);
+/// "q_proj,v_proj"
+std::string lora_target_names(std::int64_t targets, std::string_view separator = ",");
+
 inline constexpr double max_capacity_factor = 1024;
 inline constexpr std::size_t max_resnet_stages = 16;
 inline constexpr std::int64_t max_resnet_blocks = 10000;  ///< of one stage

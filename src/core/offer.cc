@@ -1,16 +1,26 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "core/offer.h"
 
+#include <fmt/format.h>
+
 #include "base/names.h"
 
 namespace arena {
 namespace {
 
-constexpr std::array<Name<Source>, 3> source_names{{{Source::analytic, "analytic"},
+constexpr std::array<Name<Source>, 4> source_names{{{Source::analytic, "analytic"},
                                                     {Source::profiled, "profiled"},
-                                                    {Source::observed, "observed"}}};
+                                                    {Source::observed, "observed"},
+                                                    {Source::data_sheet, "data-sheet"}}};
 
 }  // namespace
+
+std::string data_sheet_note(std::string_view gpu_type) {
+    return fmt::format(
+        "{}: by its data sheet only, as no run on such a GPU was measured: times may be off by "
+        "{:.0f} %",
+        gpu_type, 100 * data_sheet_error);
+}
 
 std::string_view to_string(Source s) { return name_of(source_names, s); }
 std::optional<Source> parse_source(std::string_view s) { return value_of(source_names, s); }

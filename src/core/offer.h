@@ -12,10 +12,14 @@
 
 namespace arena {
 
-/// What an estimate rests on.
-enum class Source { analytic, profiled, observed };
+/// What an estimate rests on. data_sheet: formulas, for a device of which no run was ever measured.
+enum class Source { analytic, profiled, observed, data_sheet };
 std::string_view to_string(Source);
 std::optional<Source> parse_source(std::string_view);
+/// Relative error to expect of compute times that rest on a data sheet alone.
+inline constexpr double data_sheet_error = 0.80;
+/// What is said wherever such a type is offered: "mi300x: by its data sheet only, ...".
+std::string data_sheet_note(std::string_view gpu_type);
 
 /// Predicted cost of one training iteration under a plan. Seconds and bytes; parts sum to
 /// iteration_s only where nothing overlaps.

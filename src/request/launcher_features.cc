@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/text.h"
+#include "core/model_fields.h"
 
 namespace arena {
 namespace {
@@ -65,6 +66,10 @@ constexpr std::array<FeatureFact, feature_count> facts_table = {{
     {Feature::fp8, "fp8", "{precision}"},
     {Feature::mxfp8, "mxfp8", "{precision}"},
     {Feature::nvfp4, "nvfp4", "{precision}"},
+    {Feature::lora, "lora", "adapters (LoRA of rank {rank})"},
+    {Feature::lora_mlp, "lora-mlp", "adapters (LoRA of rank {rank}), those of MLPs among them"},
+    {Feature::lora_targets, "lora-targets", "adapters (LoRA of rank {rank}) on {targets}"},
+    {Feature::base_bits, "base-bits", "frozen weights of {bits} bits"},
 }};
 constexpr bool is_in_order() {
     for (std::size_t i = 0; i < feature_count; ++i)
@@ -135,6 +140,14 @@ void add_experts(FeatureSet& set, const PlanFacts& f) {
     add_if(set, f.ep % (f.tp * f.cp) != 0, Feature::ep_part_of_tp);
 }
 
+void add_adapters(FeatureSet& set, const PlanFacts& f) {
+    if (f.lora_rank == 0) return;
+    set.add(f.lora_targets != 0 ? Feature::lora_targets
+            : f.lora_mlp        ? Feature::lora_mlp
+                                : Feature::lora);
+    add_if(set, f.base_bits < 16, Feature::base_bits);
+}
+
 void add_layers(FeatureSet& set, const PlanFacts& f) {
     if (f.layers == LayerSplit::any) set.add(Feature::any_layers);
     if (f.layers == LayerSplit::ends) set.add(f.pp == 2 ? Feature::ends_pp2 : Feature::ends);
@@ -180,6 +193,10 @@ PlanFacts facts_of(const Model& model) {
     facts.precision = model.precision;
     facts.kv_heads = model.kv_lora_rank > 0 ? 0 : model.kv_heads;
     facts.convolutions = model.family == Family::wide_resnet;
+    facts.lora_rank = model.lora_rank;
+    facts.lora_targets = model.lora_targets;
+    facts.lora_mlp = model.lora_mlp > 0;
+    if (model.base_bits > 0) facts.base_bits = model.base_bits;
     return facts;
 }
 
@@ -198,6 +215,20 @@ PlanFacts facts_of(const Model& model, const Plan& plan) {
     return facts;
 }
 
+std::string lora_parts(const PlanFacts& f) {
+    if (f.lora_targets != 0) return lora_target_names(f.lora_targets);
+    return f.lora_mlp ? "attention,mlp" : "attention";
+}
+
+Status read_lora_parts(std::string_view text, Model& model) {
+    model.lora_mlp = text == "attention,mlp" ? 1 : 0;
+    if (model.lora_mlp != 0 || text == "attention") return Done{};
+    const Result<std::int64_t> targets = read_lora_targets(split(text, ','));
+    if (!targets) return targets.error();
+    model.lora_targets = *targets;
+    return Done{};
+}
+
 FeatureSet needs(const PlanFacts& f) {
     FeatureSet set{Feature::always,
                    f.pp > 1 ? Feature::pipeline : Feature::flat,
@@ -209,6 +240,7 @@ FeatureSet needs(const PlanFacts& f) {
     add_replicas(set, f);
     add_experts(set, f);
     add_layers(set, f);
+    add_adapters(set, f);
     add_if(set, f.pp > f.micro_batches, Feature::short_pipeline);
     add_if(set, f.mixed, Feature::mixed);
     return set;
@@ -224,12 +256,13 @@ FeatureSet needs_of(FeatureSet told, FeatureSet needed) {
 }
 
 std::string describe(Feature feature, const PlanFacts& f) {
-    return fmt::format(fmt::runtime(fact(feature).words), fmt::arg("tp", f.tp),
-                       fmt::arg("dp", f.dp), fmt::arg("cp", f.cp), fmt::arg("ep", f.ep),
-                       fmt::arg("vpp", f.vpp), fmt::arg("pp", f.pp),
-                       fmt::arg("mbs", f.micro_batches), fmt::arg("kv", f.kv_heads),
-                       fmt::arg("layers", fmt::join(f.stage_layers, ",")),
-                       fmt::arg("precision", to_string(f.precision)));
+    return fmt::format(
+        fmt::runtime(fact(feature).words), fmt::arg("tp", f.tp), fmt::arg("dp", f.dp),
+        fmt::arg("cp", f.cp), fmt::arg("ep", f.ep), fmt::arg("vpp", f.vpp), fmt::arg("pp", f.pp),
+        fmt::arg("mbs", f.micro_batches), fmt::arg("kv", f.kv_heads),
+        fmt::arg("layers", fmt::join(f.stage_layers, ",")), fmt::arg("rank", f.lora_rank),
+        fmt::arg("bits", f.base_bits), fmt::arg("targets", lora_target_names(f.lora_targets, ", ")),
+        fmt::arg("precision", to_string(f.precision)));
 }
 
 // ---- capabilities -----------------------------------------------------------------------------

@@ -65,6 +65,10 @@ enum class Feature : std::uint8_t {
     fp8,
     mxfp8,
     nvfp4,
+    lora,
+    lora_mlp,
+    lora_targets,
+    base_bits,
     count,
 };
 inline constexpr std::size_t feature_count = static_cast<std::size_t>(Feature::count);
@@ -126,12 +130,20 @@ struct PlanFacts {
     Precision precision = Precision::bf16;
     std::int64_t kv_heads = 0;  ///< 0: no matter (latent attention, no attention)
     bool convolutions = false;
+    std::int64_t lora_rank = 0;     ///< of adapters; 0: all weights are trained
+    std::int64_t lora_targets = 0;  ///< as those of Model
+    bool lora_mlp = false;
+    std::int64_t base_bits = 16;                 ///< of frozen weights
     std::span<const std::int64_t> stage_layers;  ///< of the plan, for messages; may be empty
 };
 /// Of the model alone: a plan on one GPU.
 PlanFacts facts_of(const Model&);
 PlanFacts facts_of(const Model&, const Plan&);
 FeatureSet needs(const PlanFacts&);
+/// What has adapters, as ARENA_LORA_TARGETS has it: "attention", "attention,mlp", or matrices
+/// ("q_proj,v_proj"); and the same read into a model that has a rank.
+std::string lora_parts(const PlanFacts&);
+Status read_lora_parts(std::string_view text, Model&);
 /// The same where words for any partition of the layers stand for words for its ends.
 FeatureSet needs_of(FeatureSet told, FeatureSet needed);
 /// "tensor parallelism of 4 over 2 key-value heads", for messages.

@@ -42,6 +42,7 @@ constexpr Placeholder placeholders[] = {
     {"ep", false, [](const PlanWords& w) { return number(w.facts.ep); }},
     {"vpp", false, [](const PlanWords& w) { return number(w.facts.vpp); }},
     {"zero", false, [](const PlanWords& w) { return number(w.facts.zero); }},
+    {"lora_rank", false, [](const PlanWords& w) { return number(w.facts.lora_rank); }},
     {"mb", false, [](const PlanWords& w) { return number(w.micro_batch); }},
     {"nmb", false, [](const PlanWords& w) { return number(w.facts.micro_batches); }},
     {"batch", false, [](const PlanWords& w) { return number(w.global_batch); }},

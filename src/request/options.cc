@@ -18,6 +18,8 @@ namespace {
 
 constexpr std::string_view anything = "any";  ///< of gpus, types and plan: no limit
 
+constexpr std::string_view no_adapters = "none";
+
 std::string number_or_nothing(std::int64_t n) { return n == 0 ? "" : std::to_string(n); }
 
 Status parse_model_ignore(std::string_view text, Request& request) {
@@ -41,6 +43,22 @@ Status parse_precision_option(std::string_view text, Request& request) {
         return usage_error(
             fmt::format("'{}' is not one of {}", printable(text, 40), accepted_precisions));
     request.model.precision = *precision;
+    return Done{};
+}
+
+/// A later word replaces the rank of an earlier one, never that of the model's own text.
+Status parse_lora(std::string_view text, Request& request) {
+    const IntegerField& field = *find_integer_field("lora_rank");
+    Model& model = request.model;
+    if (request.lora_rank != 0) model.lora_rank = request.lora_rank = 0;
+    std::int64_t rank = 0;
+    if (text == no_adapters) return Done{};
+    if (!parse_integer(text, 1, field.max))
+        return usage_error(fmt::format("'{}' is not an integer from 1 to {} or {}",
+                                       printable(text, 40), field.max, no_adapters));
+    if (Status s = read_integer(text, 1, field.max, rank); !s) return s;
+    if (Status added = add_adapters(model, rank); !added) return added;
+    request.lora_rank = rank;
     return Done{};
 }
 
@@ -168,6 +186,13 @@ constexpr Option table[] = {
      .usage = "instead of the model's own, one of ",
      .accepted = [] { return std::string(accepted_precisions); },
      .parse = parse_precision_option},
+    {.key = "lora",
+     .argument = "RANK",
+     .usage = "train adapters of this rank beside the model, whose weights are frozen",
+     .parse = parse_lora,
+     .format = [](const Request& r) { return number_or_nothing(r.lora_rank); },
+     .change = "RANK|none",
+     .offers = false},
     {.key = "gpus",
      .argument = "MIN-MAX",
      .usage = "how many GPUs the job may get (default: any number)",

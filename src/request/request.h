@@ -29,9 +29,10 @@ struct Request {
     Model model;  ///< normalised: every field checked
     /// Words of the model's text that it was read without: the user's, and what is always left out.
     std::vector<std::string> model_ignore;
-    std::int64_t global_batch = 0;       ///< samples per iteration, 1..limits::batch
-    std::int64_t min_gpus = 1;           ///< 1..limits::gpus
-    std::int64_t max_gpus = 0;           ///< 0 = not given: whatever the cluster has
+    std::int64_t lora_rank = 0;     ///< of adapters that the option asks for; the model has it too
+    std::int64_t global_batch = 0;  ///< samples per iteration, 1..limits::batch
+    std::int64_t min_gpus = 1;      ///< 1..limits::gpus
+    std::int64_t max_gpus = 0;      ///< 0 = not given: whatever the cluster has
     std::vector<std::string> gpu_types;  ///< GRES types in the user's order; empty = any
     PlanPin pin;                         ///< all zero = free
     std::string launcher = "ddp";        ///< a name of request/launchers.h

@@ -4,6 +4,7 @@
 
 #include "base/hostlist.h"
 #include "base/text.h"
+#include "core/model_fields.h"
 #include "request/launchers.h"
 #include "request/rendezvous.h"
 #include "request/resolver.h"
@@ -154,6 +155,40 @@ TEST(a_data_parallel_script_is_told_replicas_and_no_more) {
     }
 }
 
+TEST(a_launcher_is_told_of_adapters_or_cannot_have_them) {
+    Model model;
+    model.lora_rank = 8;
+    std::string told;
+    for (const Launcher& launcher : launchers())
+        if (launcher.can().told.has(Feature::lora)) told += launcher.name + " ";
+    test::assert_text(told,
+                      "ddp env torchrun deepspeed fsdp accelerate hf-trainer lightning nemo ");
+    Plan plan;
+    plan.stage_layers = {12}, plan.stage_dp = {1}, plan.stage_tp = {1};
+    const auto words = [&] {
+        const Launcher& nemo = *find_launcher("nemo");
+        const auto rendered = render(nemo, nemo.version, words_of(model, 1, plan));
+        return rendered ? join(*rendered, " ") : rendered.error().message();
+    };
+    const auto says = [&](const std::string& part) {
+        ck_assert_msg(words().find(part) != std::string::npos, "%s", words().c_str());
+    };
+    says(R"(peft.dim=8 peft.target_modules=["linear_qkv","linear_proj"])");
+    model.lora_mlp = 1;
+    says(R"(["linear_qkv","linear_proj","linear_fc1","linear_fc2"])");
+    model.base_bits = 4;
+    says("frozen weights of 4 bits");
+    model.base_bits = 0, model.lora_mlp = 0, model.lora_targets = lora_target::q_proj;
+    says("adapters (LoRA of rank 8) on q_proj");
+    Model read;
+    for (const char* parts : {"attention", "attention,mlp", "q_proj,v_proj"}) {
+        read = {};
+        ck_assert(read_lora_parts(parts, read).ok());
+        test::assert_text(lora_parts(facts_of(read)), parts);
+    }
+    ck_assert(!read_lora_parts("q_proj,x", read).ok());
+}
+
 std::string programs(std::string_view script) {
     std::string text;
     for (const ScriptProgram& p : parse_script_programs(script))
@@ -219,6 +254,8 @@ TEST(each_feature_is_needed_by_some_plan) {
         f.layers = static_cast<LayerSplit>(bits % 3),
         f.recompute = static_cast<Recompute>(bits % 3);
         f.precision = static_cast<Precision>(bits % 7);
+        f.lora_rank = bit(0) ? 8 : 0, f.lora_mlp = bit(1), f.lora_targets = bit(2) ? 1 : 0;
+        f.base_bits = bit(3) ? 4 : 16;
         seen = seen.with(needs(f));
         f.ep = bit(5) ? 3 : 1;
         seen = seen.with(needs(f));

@@ -32,6 +32,7 @@ const std::vector<Sample> samples = {
     {"batch", {"1", "16777216"}, {"0", "16777217", "-1", "12x", "99999999999999999999"}},
     {"seq-length", {"128", "1024"}, {"0", "16777217", "x"}},
     {"precision", {"fp32", "fp8", "nvfp4"}, {"fp12", "FP8"}},
+    {"lora", {"1", "65536", "none"}, {"0", "65537", "-1", "r8", "None"}},
     {"gpus", {"4", "2-8", "65536", "any"}, {"0", "4-", "-4", "4-8-12", "a", "8-4", "1-70000"}},
     {"types", {"a40", "h100,a40", "any"}, {"a40,,a100", "a40,a40", ",", "a:b"}},
     {"cpus-per-gpu", {"1", "4", "65536"}, {"0", "65537", "4x", "-1"}},
@@ -216,6 +217,9 @@ TEST(options_that_do_not_go_together_are_refused_alike_by_all_channels) {
                            {{"launcher", "megatron-deepspeed"}, "plan", "pp5", "plan"},
                            {{"precision", "nvfp4"}, "launcher", "deepspeed", "launcher"},
                            {{"launcher", "deepspeed"}, "precision", "nvfp4", "launcher"},
+                           {{"lora", "8"}, "launcher", "megatron", "launcher"},
+                           {{"launcher", "arena-train"}, "lora", "8", "launcher"},
+                           {{"launcher", "nemo"}, "lora", "8"},
                            {{"gpus", "6-7"}, "plan", "pp2,dp2", "plan"},
                            {{"plan", "pp2,dp2"}, "gpus", "6-7", "plan"},
                            {{"plan", "pp2,dp2,tp1"}, "gpus", "6-7", "plan"},
@@ -228,6 +232,39 @@ TEST(options_that_do_not_go_together_are_refused_alike_by_all_channels) {
         else
             all_refuse(with(base, first), *find_option(key), value, named);
     }
+}
+
+TEST(a_rank_of_adapters_is_asked_for_once_and_a_later_word_changes_it) {
+    const Option& lora = *find_option("lora");
+    const Request plainly = by_sbatch(base).value(),
+                  asked = by_sbatch(with(base, {"lora", "8"})).value();
+    ck_assert_int_eq(asked.model.lora_rank, 8);
+    ck_assert(fingerprint(asked.model) != fingerprint(plainly.model));
+    const auto changed = [&](Request request, const char* comment) {
+        ck_assert(apply_comment(comment, request).ok());
+        return request;
+    };
+    ck_assert_int_eq(changed(asked, "arena:lora=16").model.lora_rank, 16);
+    ck_assert(changed(asked, "arena:lora=none") == plainly);
+    ck_assert(changed(changed(plainly, "arena:lora=16"), "arena:lora=8") == asked);
+    all_refuse(with(base, {"model", "resnet-50"}), lora, "8", "lora");
+    all_refuse(with(base, {"model", "vgg-19"}), lora, "8", "lora");
+}
+
+TEST(a_rank_that_the_model_itself_says_cannot_be_changed) {
+    const Settings own{{"family", "gpt"},    {"layers", "2"},    {"hidden", "64"},
+                       {"heads", "4"},       {"vocab", "100"},   {"batch", "8"},
+                       {"seq-length", "64"}, {"lora-rank", "4"}, {"launcher", "env"}};
+    ck_assert_int_eq(must(by_directives(with(own, {"lora", "4"}))).model.lora_rank, 4);
+    const Result<Request> other = by_directives(with(own, {"lora", "8"}));
+    ck_assert(!other.ok());
+    ck_assert_str_eq(
+        other.error().text.c_str(),
+        "gpt-inline says itself that its adapters have rank 4, not 8: give one of them");
+    Request request = must(by_directives(own));
+    const Result<bool> later = apply_comment("arena:lora=8", request);
+    ck_assert(!later.ok() && later.error().where == "Comment=arena:lora");
+    ck_assert_int_eq(request.model.lora_rank, 4);
 }
 
 TEST(what_offers_depend_on_tells_requests_apart) {

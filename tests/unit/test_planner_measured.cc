@@ -165,6 +165,9 @@ TEST(a_device_of_which_only_the_data_sheet_is_known_has_a_wide_error_bound) {
         row.gpu = gpu;
         const EvaluatedRow out = evaluate_row(row, {*hardware, builtin_calibration()});
         ck_assert_msg(out.priced(), "%s: %s", gpu, out.reason.c_str());
+        const bool is_sheet = std::string_view(gpu) != "A100";
+        ck_assert_msg((out.estimate.source == Source::data_sheet) == is_sheet, "%s: %s", gpu,
+                      std::string(to_string(out.estimate.source)).c_str());
         return out.estimate.error_bound;
     };
     for (const char* gpu : {"MI250X", "MI300X", "MI325X", "MI350X", "MI355X", "Gaudi2", "Gaudi3",

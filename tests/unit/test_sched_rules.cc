@@ -362,6 +362,13 @@ TEST(the_environment_and_comments_carry_the_plan) {
             "--micro-batch-size 4 --global-batch-size 128 --recompute-granularity full "
             "--recompute-method uniform --recompute-num-layers 1 --bf16"));
     ck_assert(has("ARENA_LAUNCHER=megatron@0.13") && has("ARENA_PRECISION=bf16"));
+    ck_assert(has("ARENA_LORA_RANK=0"));
+    Request adapted = request;
+    adapted.launcher = "env", adapted.model.lora_rank = 8, adapted.model.base_bits = 4;
+    const auto told = launch_environment(adapted, offer);
+    for (const char* entry :
+         {"ARENA_LORA_RANK=8", "ARENA_LORA_TARGETS=attention", "ARENA_BASE_BITS=4"})
+        ck_assert_msg(std::find(told.begin(), told.end(), entry) != told.end(), "%s", entry);
     const std::string comment = admin_comment("running", offer);
     ck_assert_str_eq(comment.c_str(),
                      "arena:v1 state=running grid=2x4xa40 plan=pp2,dp2,tp2,mb4x16,full est=10.4s "

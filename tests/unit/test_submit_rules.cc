@@ -539,6 +539,35 @@ TEST(one_line_says_how_a_request_was_understood_and_how_it_would_run) {
     same(submit_line(unnamed(), std::nullopt, 0, cluster(), site(), 0), model);
 }
 
+TEST(a_type_of_which_no_run_was_measured_is_offered_by_its_data_sheet_only) {
+    QuickEstimate e;
+    e.shapes = {{{"h100", 1, 4, 1}, "pp1,dp4,tp1,mb2x8", 0.5, Source::data_sheet}};
+    const auto read = parse_estimate(format_estimate(e));
+    ck_assert(read && *read == e);
+    const std::string text = submit_line(request(), e, 0, cluster(), site(), 0);
+    for (const char* words :
+         {"500 ms (data-sheet)",
+          "\narena: h100: by its data sheet only, as no run on such a GPU was measured: times may "
+          "be off by 80 %"})
+        ck_assert_msg(text.find(words) != std::string::npos, "%s", text.c_str());
+}
+
+TEST(one_line_says_that_adapters_are_trained) {
+    const auto line = [&](const Request& r) {
+        return submit_line(r, std::nullopt, 0, cluster(), site(), 0);
+    };
+    const std::string precision(to_string(unnamed().model.precision));
+    same(line(unnamed({{"lora", "16"}})),
+         "arena: gpt2 124 M, LoRA of rank 16 on attention, 1,024 tokens, " + precision);
+    Request narrow = unnamed({{"lora", "8"}});
+    narrow.model.lora_mlp = 1;
+    narrow.model.base_bits = 4;
+    same(line(narrow),
+         "arena: gpt2 124 M, LoRA of rank 8 on attention and MLPs, weights of 4 bits, "
+         "1,024 tokens, " +
+             precision);
+}
+
 /// 2 s an iteration on the slowest GPUs that it may have, and 70 s to start.
 TEST(the_steps_that_a_job_says_become_its_time_limit) {
     QuickEstimate e;

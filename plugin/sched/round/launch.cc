@@ -64,11 +64,17 @@ std::vector<std::string> launch_environment(const Request& request, const Offer&
         fmt::format("ARENA_PRECISION={}", to_string(request.model.precision)),
         fmt::format("ARENA_SEQ_LENGTH={}", request.model.seq_length),
         fmt::format("ARENA_KV_HEADS={}", facts_of(request.model).kv_heads),
+        fmt::format("ARENA_LORA_RANK={}", request.model.lora_rank),
         fmt::format("ARENA_MODEL_FAMILY={}", to_string(request.model.family)),
         fmt::format("ARENA_LAUNCHER={}", launcher_of(request)),
         fmt::format("ARENA_GPU_TYPE={}", offer.grid.gpu_type),
         fmt::format("ARENA_PLAN={}", to_json(offer)),
     };
+    if (is_adapted(request.model)) {
+        const PlanFacts facts = facts_of(request.model);
+        environment.push_back("ARENA_LORA_TARGETS=" + lora_parts(facts));
+        environment.push_back(fmt::format("ARENA_BASE_BITS={}", facts.base_bits));
+    }
     if (std::string arguments = launcher_arguments(request, plan); !arguments.empty())
         environment.push_back("ARENA_ARGS=" + arguments);
     return environment;

@@ -6,6 +6,7 @@
 
 #include "base/json.h"
 #include "base/text.h"
+#include "planner/models/model.h"
 #include "plugin/sched/host/pool_counts.h"
 #include "plugin/sched/promises/promise_words.h"
 
@@ -266,6 +267,8 @@ std::string explain_json(Books& books, const Snapshot& snapshot, JobId job, cons
     if (!last.avoids.empty()) json["avoids"] = last.avoids;
     if (!last.array.empty()) json["array"] = last.array;
     if (!last.unsaved.empty()) json["unsaved"] = last.unsaved;
+    if (last.wanted && is_adapted(last.wanted->request.model))
+        json["adapters"] = adapter_words(last.wanted->request.model);
     if (last.wanted && !last.wanted->request.model_ignore.empty())
         json["model_ignore"] = join(last.wanted->request.model_ignore, ", ");
     if (!last.wanted || !last.pools || last.pools->empty()) return line(json);

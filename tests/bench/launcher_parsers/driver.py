@@ -159,6 +159,10 @@ def main(arguments):
     version = options.version or found
     words = Words(os.path.join(options.build, "arena-args"), options.framework, version)
     plans = find_plans(options, version)
+    # With adapters the first plan of each model, where the framework is told of them.
+    first = {plan.model.name: plan for plan in reversed(plans)}.values()
+    adapters_of = getattr(module, "adapters_of", lambda _: ())
+    plans += [plan.adapted(adapters) for plan in first for adapters in adapters_of(plan.model)]
     checker = getattr(module, "checker", module.Checker)(options.directory)
     tally = try_all(checker, plans, words, options.also.split())
     tally.show(options.all)

@@ -31,6 +31,15 @@ RECIPES = {
     "deepseek-v3": ("deepseek_v3",),
 }
 
+# what ARENA_LORA_TARGETS says -> the modules that have adapters
+MODULES = {"attention": ["linear_qkv", "linear_proj"],
+           "attention,mlp": ["linear_qkv", "linear_proj", "linear_fc1", "linear_fc2"]}
+
+
+def adapters_of(model):
+    """(rank, targets) for each row of adapters; GPT-3's recipes train all weights."""
+    return [] if model.name.startswith("gpt") else [(8, targets) for targets in MODULES]
+
 
 def version(directory):
     text = open(os.path.join(directory, "nemo/package_info.py"), encoding="utf-8").read()
@@ -84,7 +93,8 @@ class Checker:
 
     def run(self, plan, words):
         module = self._recipe(plan.model)
-        recipe = module.pretrain_recipe(num_nodes=plan.nodes, num_gpus_per_node=plan.per_node)
+        make = module.finetune_recipe if plan.adapters else module.pretrain_recipe
+        recipe = make(num_nodes=plan.nodes, num_gpus_per_node=plan.per_node)
         self._make_model(recipe.model.config, plan.model)
         recipe.data.seq_length = plan.model.seq_length
         self.parser.parse_cli_args(recipe, [f"trainer.num_nodes={plan.nodes}", f"trainer.devices={plan.per_node}", *words])
@@ -117,7 +127,13 @@ class Checker:
             "recompute": recompute(config), "zero": 1 if optimizer.use_distributed_optimizer else 0,
             "sequence_parallel": bool(strategy.sequence_parallel), "stage_layers": layers,
             "precision": "bf16" if config.bf16 else "fp16" if config.fp16 else "fp32",
+            **({"adapters": self._adapters(build(recipe.peft))} if plan.adapters else {}),
         }
+
+    def _adapters(self, lora):
+        """Rank and targets of the LoRA that the recipe builds."""
+        targets = [name for name, modules in MODULES.items() if modules == lora.target_modules]
+        return (lora.dim, targets[0] if targets else lora.target_modules)
 
     def _make_model(self, config, model):
         """The recipe's model with this one's sizes: what the user would write into it."""

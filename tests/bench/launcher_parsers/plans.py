@@ -29,8 +29,8 @@ FACTS = ("world", "pp", "dp", "tp", "cp", "ep", "vpp", "micro_batch", "num_micro
 class Plan:
     """One plan of a grid, with what it should come out as."""
 
-    def __init__(self, model, grid):
-        plan = grid["proxy_plan"]
+    def __init__(self, model, grid, adapters=None):
+        plan, self.adapters = grid["proxy_plan"], adapters
         self.model, self.grid, self.raw = model, grid, plan
         self.nodes, self.gpus, self.per_node = grid["nodes"], grid["gpus"], grid["gpus_per_node"]
         for key in ("pp", "dp", "tp", "cp", "ep", "vpp", "micro_batch", "num_micro_batches", "recompute",
@@ -49,11 +49,19 @@ class Plan:
             del expected["zero"]
         if self.model.experts:  # a rank's experts are whole under expert parallelism, else shared out as tp
             expected["expert_tp"] = 1 if self.ep > 1 else self.tp
+        if self.adapters:
+            expected["adapters"] = self.adapters
         return expected
+
+    def adapted(self, adapters):
+        """The same plan with adapters: (rank, ARENA_LORA_TARGETS)."""
+        return Plan(self.model, self.grid, adapters)
 
     def environment(self, job=4711):
         """The variables of a job with this plan that starts one task per GPU."""
+        rank, targets = self.adapters or (0, "attention")
         return {
+            "ARENA_LORA_RANK": rank, "ARENA_LORA_TARGETS": targets,
             "ARENA_PP": self.pp, "ARENA_DP": self.dp, "ARENA_TP": self.tp, "ARENA_CP": self.cp, "ARENA_EP": self.ep,
             "ARENA_VPP": self.vpp, "ARENA_MICRO_BATCH": self.micro_batch,
             "ARENA_NUM_MICRO_BATCHES": self.num_micro_batches, "ARENA_GLOBAL_BATCH": self.global_batch,
@@ -65,13 +73,14 @@ class Plan:
         }
 
     def key(self):
-        return json.dumps([self.model.name, self.gpus, self.raw], sort_keys=True)
+        return json.dumps([self.model.name, self.gpus, self.raw, self.adapters], sort_keys=True)
 
     def __str__(self):
         vpp, cp, ep = ("".join(f",{k}{v}" for k, v in ((n, getattr(self, n)),) if v > 1) for n in ("vpp", "cp", "ep"))
         return (f"{self.model.name} {self.nodes}x{self.per_node} pp{self.pp},dp{self.dp},tp{self.tp},"
                 f"mb{self.micro_batch}x{self.num_micro_batches}{vpp}{cp}{ep} zero{self.zero} "
                 f"sp{int(self.sequence_parallel)} recompute={self.recompute} "
+                f"{'adapters=%d:%s ' % self.adapters if self.adapters else ''}"
                 f"layers={','.join(map(str, self.stage_layers)) if len(set(self.stage_layers)) > 1 else self.stage_layers[0]}")
 
 
