@@ -72,15 +72,6 @@ inline bool asks_for_gres(const char* tres) {
     return tres != nullptr && std::string_view(tres).find("gres") != std::string_view::npos;
 }
 
-/// A GPU of the type for each task, as update_job() takes it beside these CPUs of a task.
-inline std::string gpu_per_task_request(const std::string& type, [[maybe_unused]] int cpus) {
-#if SLURM_VERSION_NUMBER < SLURM_VERSION_NUM(24, 5, 0)
-    return gpu_request(type, 1);
-#else
-    return "cpu:" + std::to_string(cpus) + "," + gpu_request(type, 1);
-#endif
-}
-
 /// What sbatch -c N sets as SLURM_TRES_PER_TASK since 24.05; "" before.
 inline std::string cpus_as_tres([[maybe_unused]] int cpus) {
 #if SLURM_VERSION_NUMBER < SLURM_VERSION_NUM(24, 5, 0)

@@ -128,9 +128,8 @@ class LimitsStay {
 std::string gres_of(const Shape& shape) {
     if (shape.array != 0) return {};
     const Grid& grid = shape.offer.grid;
-    if (has_gpu_tasks(shape))
-        return gpu_per_task_request(grid.gpu_type, static_cast<int>(shape.cpus_per_task));
-    return gpu_request(grid.gpu_type, grid.is_uneven() ? grid.gpus() : grid.gpus_per_node);
+    const std::int64_t all = has_gpu_tasks(shape) ? 1 : grid.gpus();
+    return gpu_request(grid.gpu_type, grid.is_uneven() ? all : grid.gpus_per_node);
 }
 
 bool asks_for(const job_record_t* job, const Shape& shape, const std::string& gres) {
