@@ -303,7 +303,7 @@ TEST(under_one_leaf_all_is_as_without) {
 /// Whatever a policy starts, Slurm would let start: below one top, in as few blocks as need be.
 TEST(no_policy_starts_a_job_where_slurm_would_not) {
     Random random(17);
-    int starts = 0;
+    int starts = 0, uneven = 0;
     for (int round = 0; round < 400; ++round) {
         const Network network = random_network(random, 5);
         Snapshot s = used_cluster(random, network);
@@ -318,6 +318,9 @@ TEST(no_policy_starts_a_job_where_slurm_would_not) {
                 list.push_back(
                     offer_of(nodes, among(random, 1, 8), 4.0 / static_cast<double>(nodes)));
             job.requested_gpus = list.back().grid.gpus();
+            Offer pieces = offer_of(2, 3);
+            set_split(pieces.grid, {3, 1});
+            list.push_back(std::move(pieces));
             job.requested_type = "a40";
             offers[id] = std::move(list);
         }
@@ -327,11 +330,13 @@ TEST(no_policy_starts_a_job_where_slurm_would_not) {
             for (const Action& action : policy.decide(s, offers, options).actions) {
                 if (action.kind != ActionKind::start) continue;
                 ++starts;
+                uneven += action.offer.grid.is_uneven();
                 ck_assert_msg(fabric.allows(action.nodes), "round %d: %s", round,
                               std::string(policy.name).c_str());
             }
     }
     ck_assert_int_gt(starts, 2000);
+    ck_assert_int_gt(uneven, 20);
 }
 
 TEST(a_snapshot_keeps_its_network) {
