@@ -3,7 +3,7 @@
 # Three GPUs free on one node and one on another: stock Slurm's --gpus=4 starts, a job of Arena's for 4 waited, because it
 # had the same number on each of its nodes. What it has of each node, what its tasks see, and that a restart of slurmctld, a
 # requeue and moves keep it or come back from it.
-# shellcheck disable=SC2317  # functions are called by ok
+# shellcheck disable=SC2016,SC2119,SC2317  # conditions are evaluated by wait_until, functions are called by ok
 . "${ARENA_SRCDIR:-.}/tests/lib/tap.sh" || exit 99
 . "${ARENA_SRCDIR:-.}/tests/lib/cluster.sh"
 . "${ARENA_SRCDIR:-.}/tests/lib/arena.sh"
@@ -117,6 +117,23 @@ like "$(xargs <"$work/$job.words")" '--nnodes=2 --nproc_per_node=gpu ' "which is
 scancel "$job"
 wait_until '[[ ! $(squeue -h -j "$job" 2>/dev/null) ]]'
 
+# ---- more is free than it takes --------------------------------------------------------------------------
+ok "all jobs go" none
+ok "two GPUs of n1 are taken" starts "$(stock --gres=gpu:a40:2 -w n1)"
+ok "one of n2 is" starts "$(stock --gres=gpu:a40:1 -w n2)"
+for launcher in ddp torchrun; do
+    job=$(submit -t 60 -o /dev/null --arena-model=gpt2 --arena-batch=840 --arena-types=a40 --arena-launcher=$launcher --arena-gpus=8 \
+        --arena-plan=pp1,tp1 --arena-cpus-per-gpu=1 --wrap 'sleep 3000')
+    ok "$launcher: eight of two, three and four that are free are given" starts "$job"
+    is "$(plan_of "$job") $(pieces "$job" | sed 's/:[0-9]*\( \|$\)/\1/g')" "2+3+3xa40 n1:2:2 n2:3:3 n3:3:3" "$launcher: as it was reckoned"
+    scancel "$job"
+    wait_until '[[ ! $(squeue -h -j "$job" 2>/dev/null) ]]'
+done
+ok "all jobs go" none
+ok "one GPU of n1 is taken" starts "$(stock --gres=gpu:a40:1 -w n1)"
+ok "n2 is" starts "$(stock --gres=gpu:a40:4 -w n2)"
+ok "and three of n3" starts "$(stock --gres=gpu:a40:3 -w n3)"
+
 # ---- an elastic job ----------------------------------------------------------------------------------------
 job=$(MODE=steps submit -t 60 -o /dev/null --arena-model=gpt2 --arena-batch=840 --arena-types=a40 --arena-gpus=4 --arena-elastic \
     --arena-steps=1000000 "$work/trainer")
@@ -128,5 +145,5 @@ ok "told to take two GPUs, it is moved" wait_until '[[ $(plan_of "$job") == 2xa4
 scontrol update JobId="$job" Comment=arena:gpus=4
 ok "and back to four, in pieces" wait_until '[[ $(plan_of "$job") == 3+1xa40 && $(job_state "$job") == RUNNING ]]'
 is "$(pieces "$job" | sed 's/:[0-9]*:[0-9]*\( \|$\)/\1/g')" "n1:3 n3:1" "the same as before"
-ok "all jobs go" none
+ok "at last all jobs go" none
 done_testing

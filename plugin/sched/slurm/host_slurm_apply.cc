@@ -288,9 +288,9 @@ std::string precheck(job_record_t*& job) {
 
 /// With the lock of the job's origin cluster, as schedule() takes it; jobs outside a federation
 /// need none.
-int select_with_lock(job_record_t* job, bitstr_t* chosen) {
+int select_with_lock(job_record_t* job, bitstr_t* chosen, bool each) {
     if (fed_mgr_job_lock(job) != SLURM_SUCCESS) return ESLURM_FED_JOB_LOCK;
-    const int rc = select_on(job, chosen);
+    const int rc = select_on(job, chosen, each);
     if (rc == SLURM_SUCCESS)
         (void)fed_mgr_job_start(job, job->start_time);
     else
@@ -298,9 +298,9 @@ int select_with_lock(job_record_t* job, bitstr_t* chosen) {
     return rc;
 }
 
-int select_past_guards(job_record_t* job, bitstr_t* chosen, bool on_lent) {
-    const PassingGuards passing(on_lent);
-    return select_with_lock(job, chosen);
+int select_past_guards(job_record_t* job, bitstr_t* chosen, const Shape& shape) {
+    const PassingGuards passing(shape.on_lent);
+    return select_with_lock(job, chosen, shape.offer.grid.is_uneven());
 }
 
 void launched(job_record_t* job) {
@@ -343,7 +343,7 @@ ApplyResult start_locked(const Shape& shape, const std::vector<std::string>& nod
     if (const std::string why = limit_in_the_way(job); !why.empty())
         return hold_because(job, "not allowed: " + why, ApplyOutcome::limited);
     const std::uint32_t time_limit = std::exchange(job->time_limit, where->time_limit);
-    const int rc = select_past_guards(job, chosen, shape.on_lent);
+    const int rc = select_past_guards(job, chosen, shape);
     if (rc != SLURM_SUCCESS) job->time_limit = time_limit;
     // Released, Slurm would start it on whatever node.
     const bool waits_held = shape.array != 0 || shape.offer.grid.is_uneven();

@@ -338,17 +338,25 @@ bool has_a_say(const job_record_t* job) {
 
 }  // namespace
 
-int select_on(job_record_t* job, bitstr_t* chosen) {
+int select_on(job_record_t* job, bitstr_t* chosen, bool each) {
     bitstr_t* masked = bit_copy(chosen);
     bit_not(masked);
     bitstr_t* excluded = job->details->exc_node_bitmap;
     if (excluded) bit_or(masked, excluded);
     job->details->exc_node_bitmap = masked;
+    bitstr_t* required = job->details->req_node_bitmap;
+    if (each) job->details->req_node_bitmap = bit_copy(chosen);
     int rc = select_with_features(job);
+    if (each && job->details) {
+        FREE_NULL_BITMAP(job->details->req_node_bitmap);
+        job->details->req_node_bitmap = required;
+    } else if (each) {
+        FREE_NULL_BITMAP(required);
+    }
     if (job->details) {
         FREE_NULL_BITMAP(job->details->exc_node_bitmap);
         job->details->exc_node_bitmap = excluded;
-        if (rc != SLURM_SUCCESS && has_a_say(job)) rc = select_with_features(job);
+        if (rc != SLURM_SUCCESS && !each && has_a_say(job)) rc = select_with_features(job);
     } else {
         FREE_NULL_BITMAP(excluded);
     }

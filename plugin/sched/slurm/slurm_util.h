@@ -103,8 +103,9 @@ bitstr_t* bitmap_of(const std::vector<std::string>& names);
 /// Slurm's name of the partition, QOS or association limit that the job breaks; "" = none.
 std::string limit_in_the_way(job_record_t*& job);
 /// Starts the job on nodes among the chosen ones (or, where it asks for nodes that lie together and
-/// these do not, among all), and leaves no trace of them in its request: Slurm's code.
-int select_on(job_record_t* job, bitstr_t* chosen);
+/// these do not, among all), and leaves no trace of them in its request: Slurm's code. each: on all
+/// of the chosen, of which Slurm then fills one after the other.
+int select_on(job_record_t* job, bitstr_t* chosen, bool each = false);
 
 /// priority/multifactor: computes what Slurm would give the job were it not held, into
 /// prio_factors, and returns it. Its age counts from eligible_since() to `reference`.
