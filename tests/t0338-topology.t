@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
 # A cluster with a network: where a job of several nodes lies, beside where stock Slurm puts the same on the same free
-# nodes. Under leaf switches never on more of them; in blocks (Slurm 23.11 and later) wherever stock starts it; of nodes
+# nodes. Under leaf switches never on more of them; in blocks (Slurm 24.05 and later) wherever stock starts it; of nodes
 # with weights the same as stock's; and no node is woken up for a job that finds one awake.
 # ARENA_TOPOLOGY_ROUNDS: states of nodes to try under leaf switches, and in blocks (8)
 . "${ARENA_SRCDIR:-.}/tests/lib/tap.sh" || exit 99
@@ -48,7 +48,11 @@ some_nodes() { seq "$count" | shuf -n "$2" --random-source=<(yes "$1") | sed s/^
 
 tree() {
     count=16 leaf_nodes=4 per_node=4
-    start_arena --nodes a40:16x4 --topology tree:4
+    start_arena --nodes a40:16x4 --topology tree:4 --conf-extra "
+SuspendProgram=/bin/true
+ResumeProgram=/bin/true
+SuspendTime=100000
+SuspendTimeout=1"
     local round wanted stock='' arena='' took='' nodes wider='' ours_sum=0 stock_sum=0
     for ((round = 1; round <= rounds; round++)); do
         wanted=$((round % 4 == 0 ? 6 : round % 4 + 1))
@@ -69,9 +73,16 @@ tree() {
     scontrol update NodeName="n[9-16]" Weight=1
     for wanted in 1 3; do
         both "$wanted" "$wanted nodes start on stock and under Arena"
-        unlike "$(scontrol show hostnames "$arena,$stock" | xargs)" '\bn[1-8]\b' "both take those of the lower weight"
+        unlike " $(scontrol show hostnames "$arena,$stock" | xargs) " ' n[1-8] ' "both take those of the lower weight"
     done
     scontrol update NodeName="n[1-16]" Weight=1
+
+    scontrol update NodeName="n[1-12]" State=POWER_DOWN
+    ok "twelve nodes sleep" wait_until "((\$(sinfo -h -N -o %T | grep -cE 'power|[~%]$') == 12))"
+    for wanted in 1 4; do
+        both "$wanted" "$wanted nodes start on stock and under Arena"
+        unlike " $(scontrol show hostnames "$arena,$stock" | xargs) " ' n([1-9]|1[0-2]) ' "no node is woken up for that"
+    done
     stop_cluster >/dev/null
 }
 
@@ -109,5 +120,5 @@ blocks() {
 
 RANDOM=7
 tree
-! slurm_has 23.11 || blocks   # contrib/slurm-smoke has such a Slurm
+! slurm_has 24.05 || blocks   # contrib/slurm-smoke has such a Slurm
 done_testing

@@ -18,6 +18,7 @@
 #include "cli/cluster/job_id.h"
 #include "cli/common/ask.h"
 #include "cli/common/wrap.h"
+#include "core/limits.h"
 #include "core/values_json.h"
 #include "planner/hardware/hardware.h"
 #include "planner/search/offers.h"
@@ -75,6 +76,16 @@ void read_infeasible(const JsonFields& fields, std::optional<Error>& error, Expl
     }
 }
 
+/// The pieces that the chosen offer has, which stands for every split of its count.
+void read_split(const JsonFields& fields, Explanation& out) {
+    if (!fields.has("chosen_split") || out.chosen < 0 || out.chosen >= std::ssize(out.offers))
+        return;
+    std::vector<std::int64_t> split;
+    fields.integers("chosen_split", split, 1, limits::gpus, limits::gpus);
+    Grid& grid = out.offers[static_cast<std::size_t>(out.chosen)].grid;
+    if (!split.empty()) set_split(grid, std::move(split));
+}
+
 Result<Explanation> parse_explanation(const Json& json) {
     Explanation out;
     std::optional<Error> error;
@@ -103,6 +114,7 @@ Result<Explanation> parse_explanation(const Json& json) {
             if (!error) read(offer, "offers", error, out.offers.emplace_back());
         }
     }
+    read_split(fields, out);
     read_promise(fields, error, out);
     read_infeasible(fields, error, out);
     if (error) return environment_error(error->message(), "answer of the scheduler plug-in");

@@ -123,7 +123,7 @@ SlurmNetwork parse_network(std::string_view text) {
     return network;
 }
 
-/// Slurm gives a node without a switch to no job of several nodes, and one without a block to none.
+/// Slurm starts nothing on a node below no switch, and no job on nodes in a block and in none.
 std::vector<Finding> check_network(const Facts& facts) {
     if (!has_network(facts) || !facts.nodes) return {};
     const std::string plugin = running_value(facts, "TopologyPlugin");
@@ -142,8 +142,8 @@ std::vector<Finding> check_network(const Facts& facts) {
                                                       : "es"))};
     return {warn("network", fmt::format("{}: topology.conf has no {} for {}: {}", plugin, word,
                                         join(lost, ", "),
-                                        blocks ? "no job is started there"
-                                               : "no job of several nodes is started there"))};
+                                        blocks ? "no job has them together with nodes of blocks"
+                                               : "no job is started there"))};
 }
 
 std::vector<Finding> check_gres(const Facts& facts) {

@@ -294,7 +294,7 @@ void complete_targets(Model& model) {
     using namespace lora_target;
     constexpr std::int64_t attention = qkv_proj | o_proj;
     const std::int64_t whole = attention | (is_gated(model) ? gate_up_proj : up_proj) | down_proj;
-    if (model.lora_mlp != 0 || model.family == Family::moe) return;
+    if (!is_adapted(model) || model.lora_mlp != 0 || model.family == Family::moe) return;
     if (model.lora_targets == whole) model.lora_mlp = 1;
     if (model.lora_targets == attention || model.lora_targets == whole) model.lora_targets = 0;
 }

@@ -89,6 +89,7 @@ std::vector<NodeShape> other_layouts(const PlanQuery& query, const GpuPool& pool
 std::optional<NodeShape> uneven_layout(const PlanQuery& query, const GpuPool& pool,
                                        std::int64_t gpus) {
     if (!query.uneven || gpus < 3 || pool.nodes < 2 || pool.gpus_per_node < 2) return std::nullopt;
+    if (gpus >= pool.nodes * pool.gpus_per_node) return std::nullopt;  // it needs all of them
     return NodeShape{gpus, 1, true};
 }
 

@@ -91,6 +91,15 @@ inline bool waits_for_slurmdbd([[maybe_unused]] int rc) {
 #endif
 }
 
+/// What no state of the cluster would make Slurm start; with an error of its own for the network
+/// since 24.11.
+inline bool is_never_startable(int rc) {
+#if SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(24, 11, 0)
+    if (rc == ESLURM_REQUESTED_TOPO_CONFIG_UNAVAILABLE) return true;
+#endif
+    return rc == ESLURM_REQUESTED_NODE_CONFIG_UNAVAILABLE;
+}
+
 // ---- fields ------------------------------------------------------------------------------------
 
 /// 25.11 keeps it in step_id.

@@ -3,7 +3,6 @@
 #include "policy/fabric.h"
 
 #include <algorithm>
-#include <iterator>
 #include <numeric>
 #include <set>
 #include <tuple>
@@ -106,44 +105,54 @@ Fabric::Fabric(const Snapshot& snapshot)
     find_classes(snapshot);
 }
 
+/// Nodes in no block are a leaf of their own: Slurm gives them to jobs, but none beside a block's.
+std::uint32_t Fabric::leaf_of_node(const NodeState& node, bool blocks,
+                                   std::vector<std::int32_t>& known) {
+    if (node.leaf < 0 && !blocks) return leaves_++;
+    std::int32_t& leaf = node.leaf < 0 ? known.back() : known[static_cast<std::size_t>(node.leaf)];
+    if (leaf < 0) leaf = static_cast<std::int32_t>(leaves_++);
+    return static_cast<std::uint32_t>(leaf);
+}
+
 void Fabric::find_leaves(const Snapshot& snapshot) {
     if (snapshot.topology == NetworkKind::flat) return;
+    const bool blocks = snapshot.topology == NetworkKind::block;
     leaves_ = 0;
-    std::vector<std::int32_t> leaf_of_switch(snapshot.switches.size(), -1);
+    // by switch, and behind them that of the nodes in no block
+    std::vector<std::int32_t> leaf_of_switch(snapshot.switches.size() + 1, -1);
     for (NodeIndex n = 0; n < snapshot.nodes.size(); ++n) {
         const NodeState& node = snapshot.nodes[n];
-        if (node.same_node) {
-            leaf_of_[n] = leaf_of_[n - 1];
-            outside_[n] = outside_[n - 1];
-            continue;
-        }
-        if (node.leaf < 0) {
-            outside_[n] = snapshot.topology == NetworkKind::block;
-            leaf_of_[n] = leaves_++;
-            continue;
-        }
-        std::int32_t& leaf = leaf_of_switch[static_cast<std::size_t>(node.leaf)];
-        if (leaf < 0) leaf = static_cast<std::int32_t>(leaves_++);
-        leaf_of_[n] = static_cast<std::uint32_t>(leaf);
+        leaf_of_[n] = node.same_node ? leaf_of_[n - 1] : leaf_of_node(node, blocks, leaf_of_switch);
+        outside_[n] = node.leaf < 0 && !blocks;
     }
     if (leaves_ == 0) leaves_ = 1;
-    if (snapshot.topology == NetworkKind::block)
+    if (blocks)
         join_blocks(snapshot);
     else
         find_groups(snapshot, leaf_of_switch);
 }
 
-/// All blocks are one group.
+/// Slurm puts a job of several blocks into 2, 4, 8 ... that follow each other and begin at a
+/// multiple of that number; where its BlockSizes have no such level, into any.
 void Fabric::join_blocks(const Snapshot& snapshot) {
     std::vector<std::int64_t> nodes(leaves_, 0);
-    Group all{.height = 1, .parts = {}};
+    std::vector<Leaves> blocks;
     for (NodeIndex n = 0; n < snapshot.nodes.size(); ++n)
-        if (!outside_[n] && !snapshot.nodes[n].same_node && nodes[leaf_of_[n]]++ == 0)
-            all.parts.push_back({leaf_of_[n]});
+        if (snapshot.nodes[n].leaf >= 0 && !snapshot.nodes[n].same_node &&
+            nodes[leaf_of_[n]]++ == 0)
+            blocks.push_back({leaf_of_[n]});
     for (const std::int64_t count : nodes)
         if (count > 0 && (block_nodes_ == 0 || count < block_nodes_)) block_nodes_ = count;
     has_limits_ = leaves_ > 1;
-    groups_.push_back(std::move(all));
+    int height = 1;
+    for (std::size_t size = 2; size < blocks.size(); size *= 2, ++height)
+        for (std::size_t first = 0; first < blocks.size(); first += size) {
+            const auto begin = blocks.begin() + static_cast<std::ptrdiff_t>(first);
+            const auto end =
+                begin + static_cast<std::ptrdiff_t>(std::min(size, blocks.size() - first));
+            groups_.push_back({.height = height, .parts = {begin, end}});
+        }
+    groups_.push_back({.height = height, .parts = std::move(blocks)});
 }
 
 void Fabric::find_groups(const Snapshot& snapshot,
@@ -151,23 +160,25 @@ void Fabric::find_groups(const Snapshot& snapshot,
     const std::vector<Switch>& switches = snapshot.switches;
     std::vector<Leaves> below(switches.size());  // leaves
     std::vector<Group> groups(switches.size());
+    std::vector<bool> has_gpus(switches.size(), false);
+    for (const NodeState& node : snapshot.nodes)
+        if (node.leaf >= 0 && node.total_gpus > 0)
+            has_gpus[static_cast<std::size_t>(node.leaf)] = true;
     std::size_t tops = 0;
     for (std::size_t s = switches.size(); s-- > 0;) {  // each stands after the one above it
         if (leaf_of_switch[s] >= 0)
             below[s].push_back(static_cast<std::uint32_t>(leaf_of_switch[s]));
         if (switches[s].above < 0) {
-            ++tops;
+            tops += has_gpus[s];
             continue;
         }
         const auto above = static_cast<std::size_t>(switches[s].above);
+        has_gpus[above] = has_gpus[above] || has_gpus[s];
         below[above].insert(below[above].end(), below[s].begin(), below[s].end());
         groups[above].parts.push_back(below[s]);
         groups[above].height = std::max(groups[above].height, groups[s].height + 1);
     }
-    has_limits_ = tops + static_cast<std::size_t>(
-                             std::count_if(snapshot.nodes.begin(), snapshot.nodes.end(),
-                                           [](const NodeState& node) { return node.leaf < 0; })) >
-                  1;
+    has_limits_ = tops > 1;
     for (std::size_t s = 0; s < groups.size(); ++s) {
         Group& group = groups[s];
         if (group.parts.empty()) continue;
@@ -183,13 +194,17 @@ void Fabric::find_groups(const Snapshot& snapshot,
 /// As Slurm orders nodes: by weight, and at the same weight those first that need not boot.
 void Fabric::find_classes(const Snapshot& snapshot) {
     const auto key = [](const NodeState& node) { return std::pair(node.weight, node.boot_s > 0); };
-    std::set<std::pair<std::int64_t, bool>> keys;
-    for (const NodeState& node : snapshot.nodes) keys.insert(key(node));
-    if (keys.size() <= 1) return;
-    classes_ = static_cast<std::uint32_t>(keys.size());
-    for (NodeIndex n = 0; n < snapshot.nodes.size(); ++n)
-        class_of_[n] = static_cast<std::uint32_t>(
-            std::distance(keys.begin(), keys.find(key(snapshot.nodes[n]))));
+    std::set<std::pair<std::int64_t, bool>> all;
+    for (const NodeState& node : snapshot.nodes) all.insert(key(node));
+    if (all.size() <= 1) return;
+    const std::vector keys(all.begin(), all.end());
+    classes_ = std::min(static_cast<std::uint32_t>(keys.size()), most_classes);
+    for (NodeIndex n = 0; n < snapshot.nodes.size(); ++n) {
+        const auto rank =
+            std::lower_bound(keys.begin(), keys.end(), key(snapshot.nodes[n])) - keys.begin();
+        class_of_[n] =
+            static_cast<std::uint32_t>(static_cast<std::size_t>(rank) * classes_ / keys.size());
+    }
 }
 
 bool Fabric::choose(std::span<const std::int64_t> room, std::int64_t wanted,
@@ -219,18 +234,13 @@ bool Fabric::choose(std::span<const std::int64_t> room, std::int64_t wanted,
     return !out.empty();
 }
 
-std::int64_t Fabric::leaves_of(std::span<const NodeIndex> nodes) const {
-    std::set<std::uint32_t> leaves;
-    for (const NodeIndex n : nodes) leaves.insert(leaf_of_[n]);
-    return static_cast<std::int64_t>(leaves.size());
-}
-
-bool Fabric::allows(std::span<const NodeIndex> nodes) const {
-    if (!has_limits_ || nodes.size() <= 1) return true;
+bool Fabric::has_room(std::span<const NodeIndex> nodes, std::int64_t wanted) const {
+    if (std::ssize(nodes) < wanted) return false;
+    if (!has_limits_ || wanted <= 1) return true;
     std::vector<std::int64_t> room(leaves_, 0);
     for (const NodeIndex n : nodes) ++room[leaf_of_[n]];
     std::vector<Share> shares;
-    return choose(room, static_cast<std::int64_t>(nodes.size()), shares);
+    return choose(room, wanted, shares);
 }
 
 }  // namespace arena

@@ -19,15 +19,18 @@ class Fabric {
     explicit Fabric(const Snapshot&);
     /// One leaf and one class: nothing to choose by.
     [[nodiscard]] bool is_flat() const { return leaves_ == 1 && classes_ == 1; }
-    /// Some sets of nodes are no job's: below two topmost switches, or in more blocks than need be.
+    /// Some sets of nodes are no job's: below two topmost switches, in more blocks than need be, or
+    /// in a block and in none.
     [[nodiscard]] bool has_limits() const { return has_limits_; }
     [[nodiscard]] std::uint32_t leaves() const { return leaves_; }
     [[nodiscard]] std::uint32_t leaf_of(NodeIndex n) const { return leaf_of_[n]; }
-    /// The lower is taken first.
+    /// The lower is taken first; at most most_classes.
     [[nodiscard]] std::uint32_t classes() const { return classes_; }
     [[nodiscard]] std::uint32_t class_of(NodeIndex n) const { return class_of_[n]; }
-    /// Slurm gives it to no job: it is in no block.
+    /// Slurm gives it to no job: it is below no switch of a tree.
     [[nodiscard]] bool is_outside(NodeIndex n) const { return outside_[n]; }
+
+    static constexpr std::uint32_t most_classes = 16;
 
     struct Share {
         std::uint32_t leaf = 0;
@@ -40,8 +43,11 @@ class Fabric {
     [[nodiscard]] bool choose(std::span<const std::int64_t> room, std::int64_t wanted,
                               std::vector<Share>& out) const;
     /// Whether a job may have these nodes together.
-    [[nodiscard]] bool allows(std::span<const NodeIndex> nodes) const;
-    [[nodiscard]] std::int64_t leaves_of(std::span<const NodeIndex> nodes) const;
+    [[nodiscard]] bool allows(std::span<const NodeIndex> nodes) const {
+        return has_room(nodes, std::ssize(nodes));
+    }
+    /// Whether a job may have so many of them.
+    [[nodiscard]] bool has_room(std::span<const NodeIndex> nodes, std::int64_t wanted) const;
 
   private:
     /// What is below a switch that has switches below it: leaves of each of these.
@@ -50,6 +56,7 @@ class Fabric {
         std::vector<std::vector<std::uint32_t>> parts;
     };
     void find_leaves(const Snapshot&);
+    std::uint32_t leaf_of_node(const NodeState&, bool blocks, std::vector<std::int32_t>& known);
     void find_groups(const Snapshot&, const std::vector<std::int32_t>& leaf_of_switch);
     void find_classes(const Snapshot&);
     void join_blocks(const Snapshot&);

@@ -21,18 +21,14 @@ std::int64_t largest(std::int64_t number, Works works) {
 }  // namespace
 
 Packing::Packing(const Problem& problem, Ties ties)
-    : problem_(&problem),
-      ties_(ties),
-      fabric_(std::make_shared<const Fabric>(problem.snapshot())),
-      rooms_(problem.types()),
-      free_of_type_(problem.types(), 0) {
+    : problem_(&problem), ties_(ties), rooms_(problem.types()), free_of_type_(problem.types(), 0) {
     const Snapshot& snapshot = problem.snapshot();
     free_.reserve(snapshot.nodes.size());
     std::vector<std::size_t> strides(problem.types(), 0);
     for (NodeIndex i = 0; i < snapshot.nodes.size(); ++i) {
         const NodeState& node = snapshot.nodes[i];
         // else no CPU, so that nothing fits there
-        const bool stays = node.returning_s == 0 && !fabric_->is_outside(i);
+        const bool stays = node.returning_s == 0 && !fabric().is_outside(i);
         free_.push_back({.gpus = stays ? node.free_gpus : 0,
                          .cpus = stays ? node.free_cpus : INT64_MIN / 2,
                          .memory_mb = node.free_memory_mb,
@@ -45,7 +41,7 @@ Packing::Packing(const Problem& problem, Ties ties)
     }
     for (std::size_t t = 0; t < rooms_.size(); ++t) {
         widen(rooms_[t], strides[t]);
-        if (!fabric_->is_flat()) rooms_[t].free_of_leaf.resize(fabric_->leaves());
+        if (!fabric().is_flat()) rooms_[t].free_of_leaf.resize(fabric().leaves());
     }
     for (NodeIndex i = 0; i < free_.size(); ++i) {
         if (free_[i].type < 0) continue;
@@ -60,6 +56,14 @@ Packing::Packing(const Problem& problem, Ties ties)
         for (const NodeIndex i : set) in[i] = true;
     }
     in_set_ = std::move(sets);
+    auto leaves = std::make_shared<Sets>();
+    for (const auto& set : snapshot.node_sets) {
+        auto& in = leaves->emplace_back();
+        if (fabric().leaves() == 1 || set.size() == snapshot.nodes.size()) continue;
+        in.resize(fabric().leaves());
+        for (const NodeIndex i : set) in[fabric().leaf_of(i)] = true;
+    }
+    leaves_ = std::move(leaves);
 }
 
 void Packing::widen(Room& room, std::size_t stride) const {
@@ -74,7 +78,7 @@ void Packing::count(NodeIndex index, std::int64_t gpus) {
     const auto type = static_cast<std::size_t>(free_[index].type);
     free_of_type_[type] += gpus;
     if (!rooms_[type].free_of_leaf.empty())
-        rooms_[type].free_of_leaf[fabric_->leaf_of(index)] += gpus;
+        rooms_[type].free_of_leaf[fabric().leaf_of(index)] += gpus;
 }
 
 void Packing::enter(NodeIndex index) {
@@ -219,8 +223,8 @@ bool Packing::is_usable(const Search& search, NodeIndex index, const Placement& 
 /// Adds nodes of that owner that are not taken yet, until there are so many.
 void Packing::collect(const Search& search, Placement& out) const {
     if (out.nodes.size() >= search.wanted) return;
-    if (fabric_->is_flat()) return collect_any(search, out);
-    if (out.nodes.size() + 1 == search.wanted && (out.nodes.empty() || !fabric_->has_limits()))
+    if (fabric().is_flat()) return collect_any(search, out);
+    if (out.nodes.size() + 1 == search.wanted && (out.nodes.empty() || !fabric().has_limits()))
         return collect_one(search, out);
     collect_near(search, out);
 }
@@ -239,12 +243,12 @@ void Packing::collect_any(const Search& search, Placement& out) const {
 /// Of the lowest class the fullest, of these one of the leaf with the least room.
 void Packing::collect_one(const Search& search, Placement& out) const {
     const Room& room = room_of(search.choice);
-    const std::uint32_t classes = fabric_->classes();
+    const std::uint32_t classes = fabric().classes();
     std::vector<std::pair<std::int64_t, std::uint32_t>> leaves;
     for (std::uint32_t c = 0; c < classes; ++c)
         for (auto left = static_cast<std::size_t>(out.gpus_per_node); left < room.stride; ++left) {
             leaves.clear();
-            for (std::uint32_t leaf = 0; leaf < fabric_->leaves(); ++leaf)
+            for (std::uint32_t leaf = 0; leaf < fabric().leaves(); ++leaf)
                 if (!room.bucket(std::size_t{leaf} * classes + c, left).empty())
                     leaves.emplace_back(room.free_of_leaf[leaf], leaf);
             std::sort(leaves.begin(), leaves.end());
@@ -264,27 +268,33 @@ std::vector<NodeIndex> Packing::usable_on(const Search& search, std::uint32_t le
     std::vector<NodeIndex> nodes;
     for (std::uint32_t c = 0; c < classes; ++c)
         for (auto left = static_cast<std::size_t>(out.gpus_per_node); left < room.stride; ++left)
-            for (const NodeIndex n : room.bucket(std::size_t{leaf} * fabric_->classes() + c, left))
+            for (const NodeIndex n : room.bucket(std::size_t{leaf} * fabric().classes() + c, left))
                 if (is_usable(search, n, out)) nodes.push_back(n);
     return nodes;
 }
 
-/// Takes nodes of the first so many classes, from the leaves that Fabric::choose() says. What a
-/// leaf has room for is counted by free GPUs first; who may be taken is looked at only where it is
-/// chosen.
-bool Packing::take_shares(const Search& search, std::uint32_t classes, Placement& out) const {
+/// By free GPUs alone: who may be taken is looked at only where the leaf is chosen.
+void Packing::count_room(const Search& search, std::uint32_t of_class, std::int64_t per_node,
+                         std::vector<std::int64_t>& rooms) const {
     const Room& room = room_of(search.choice);
-    std::vector<std::int64_t> rooms(fabric_->leaves(), 0);
-    for (std::uint32_t leaf = 0; leaf < rooms.size(); ++leaf)
-        for (std::uint32_t c = 0; c < classes; ++c)
-            for (auto left = static_cast<std::size_t>(out.gpus_per_node); left < room.stride;
-                 ++left)
-                rooms[leaf] +=
-                    std::ssize(room.bucket(std::size_t{leaf} * fabric_->classes() + c, left));
+    if (search.place.node_set >= leaves_->size()) return;
+    const auto& in_set = (*leaves_)[search.place.node_set];
+    for (std::uint32_t leaf = 0; leaf < rooms.size(); ++leaf) {
+        if (!in_set.empty() && !in_set[leaf]) continue;
+        const std::size_t group = std::size_t{leaf} * fabric().classes() + of_class;
+        for (auto left = static_cast<std::size_t>(per_node); left < room.stride; ++left)
+            rooms[leaf] += std::ssize(room.bucket(group, left));
+    }
+}
+
+/// Takes nodes of the first so many classes, from the leaves that Fabric::choose() says. rooms: at
+/// least as many nodes as the task may have of each leaf.
+bool Packing::take_shares(const Search& search, std::uint32_t classes,
+                          std::vector<std::int64_t> rooms, Placement& out) const {
     std::map<std::uint32_t, std::vector<NodeIndex>> usable;
     std::vector<Fabric::Share> shares;
     const auto wanted = static_cast<std::int64_t>(search.wanted - out.nodes.size());
-    while (fabric_->choose(rooms, wanted, shares)) {
+    while (fabric().choose(rooms, wanted, shares)) {
         bool is_known = true;
         for (const Fabric::Share& share : shares) {
             const auto [at, is_new] = usable.try_emplace(share.leaf);
@@ -305,9 +315,12 @@ bool Packing::take_shares(const Search& search, std::uint32_t classes, Placement
 
 /// Of as few classes as have enough. Without limits, what there is where there are too few.
 void Packing::collect_near(const Search& search, Placement& out) const {
-    for (std::uint32_t classes = 1; classes <= fabric_->classes(); ++classes)
-        if (take_shares(search, classes, out)) return;
-    if (!fabric_->has_limits()) collect_any(search, out);
+    std::vector<std::int64_t> rooms(fabric().leaves(), 0);
+    for (std::uint32_t c = 0; c < fabric().classes(); ++c) {
+        count_room(search, c, out.gpus_per_node, rooms);
+        if (take_shares(search, c + 1, rooms, out)) return;
+    }
+    if (!fabric().has_limits()) collect_any(search, out);
 }
 
 /// Where loans are, what is preferred of the job's own nodes and of lent ones first.
@@ -321,8 +334,8 @@ void Packing::collect_all(const Task& task, const Choice& choice, const Place& p
         collect({task, choice, place, Owner::lent, wanted}, out);
     }
     collect({task, choice, place, Owner::any, wanted}, out);
-    if (lent_ == nullptr || !fabric_->has_limits()) return;
-    if (out.nodes.size() == wanted && fabric_->allows(out.nodes)) return;
+    if (lent_ == nullptr || !fabric().has_limits()) return;
+    if (out.nodes.size() == wanted && fabric().allows(out.nodes)) return;
     out.nodes.clear();
     collect({task, choice, place, Owner::any, wanted}, out);
 }
@@ -359,15 +372,15 @@ std::vector<Packing::Piece> Packing::first_of(std::span<const Piece> pieces, std
 /// if a job may have nodes of any leaves.
 std::vector<Packing::Piece> Packing::fewest_of_one_leaf(std::vector<Piece> pieces,
                                                         std::int64_t gpus) const {
-    if (fabric_->leaves() == 1) return first_of(pieces, gpus);
+    if (fabric().leaves() == 1) return first_of(pieces, gpus);
     std::map<std::uint32_t, std::vector<Piece>> of_leaf;
-    for (const Piece& piece : pieces) of_leaf[fabric_->leaf_of(piece.node)].push_back(piece);
+    for (const Piece& piece : pieces) of_leaf[fabric().leaf_of(piece.node)].push_back(piece);
     std::vector<Piece> best;
     for (const auto& [leaf, here] : of_leaf) {
         std::vector<Piece> taken = first_of(here, gpus);
         if (!taken.empty() && (best.empty() || taken.size() < best.size())) best = std::move(taken);
     }
-    if (best.empty() && !fabric_->has_limits()) best = first_of(pieces, gpus);
+    if (best.empty() && !fabric().has_limits()) best = first_of(pieces, gpus);
     return best;
 }
 
@@ -381,7 +394,7 @@ std::vector<Packing::Piece> Packing::pieces(const Task& task, const Choice& choi
     const Room& room = room_of(choice);
     std::vector<Piece> found;
     std::int64_t whole = 0;  // GPUs of those that are all that is free: no node behind has more
-    const bool any_leaf = fabric_->is_flat();
+    const bool any_leaf = fabric().is_flat();
     for (std::size_t left = room.stride; left-- > 1 && !(any_leaf && whole >= choice.gpus);)
         for (std::size_t group = 0; group < groups(); ++group)
             for (const NodeIndex index : room.bucket(group, left)) {
@@ -462,16 +475,16 @@ const Offer* Packing::stands(const Task& task, const Choice& choice, Usable usab
     const auto in_place = [&](const Place& place, std::int64_t per_node) {
         const std::int64_t wanted = choice.gpus / per_node;
         if (!allows(place, *task.job, wanted, per_node)) return false;
-        const bool counts_leaves = wanted > 1 && fabric_->has_limits();
-        std::vector<std::int64_t> found(counts_leaves ? fabric_->leaves() : 1, 0);
+        const bool counts_leaves = wanted > 1 && fabric().has_limits();
+        std::vector<std::int64_t> found(counts_leaves ? fabric().leaves() : 1, 0);
         for (auto left = static_cast<std::size_t>(per_node); left < room.stride; ++left)
             for (std::size_t group = 0; group < groups(); ++group)
                 for (const NodeIndex index : room.bucket(group, left)) {
                     if (!is_in_set(place.node_set, index) || !usable(index, per_node)) continue;
-                    if (++found[counts_leaves ? fabric_->leaf_of(index) : 0] >= wanted) return true;
+                    if (++found[counts_leaves ? fabric().leaf_of(index) : 0] >= wanted) return true;
                 }
         std::vector<Fabric::Share> shares;
-        return counts_leaves && fabric_->choose(found, wanted, shares);
+        return counts_leaves && fabric().choose(found, wanted, shares);
     };
     const auto in_pieces = [&](const Place& place) {
         const auto gpus_of = [&](NodeIndex index, std::int64_t most) {

@@ -130,7 +130,7 @@ class Packing {
     [[nodiscard]] std::int64_t widest(std::int32_t type) const {
         return static_cast<std::int64_t>(rooms_[static_cast<std::size_t>(type)].stride) - 1;
     }
-    [[nodiscard]] const Fabric& fabric() const { return *fabric_; }
+    [[nodiscard]] const Fabric& fabric() const { return problem_->fabric(); }
 
   private:
     struct Free {
@@ -173,7 +173,10 @@ class Packing {
     void collect_any(const Search&, Placement&) const;
     void collect_one(const Search&, Placement&) const;
     void collect_near(const Search&, Placement&) const;
-    [[nodiscard]] bool take_shares(const Search&, std::uint32_t classes, Placement&) const;
+    [[nodiscard]] bool take_shares(const Search&, std::uint32_t classes,
+                                   std::vector<std::int64_t> rooms, Placement&) const;
+    void count_room(const Search&, std::uint32_t of_class, std::int64_t per_node,
+                    std::vector<std::int64_t>& rooms) const;
     [[nodiscard]] std::vector<NodeIndex> usable_on(const Search&, std::uint32_t leaf,
                                                    std::uint32_t classes, const Placement&) const;
     [[nodiscard]] bool is_usable(const Search&, NodeIndex, const Placement&) const;
@@ -193,10 +196,10 @@ class Packing {
         }
     };
     [[nodiscard]] std::size_t groups() const {
-        return std::size_t{fabric_->leaves()} * fabric_->classes();
+        return std::size_t{fabric().leaves()} * fabric().classes();
     }
     [[nodiscard]] std::size_t group_of(NodeIndex n) const {
-        return std::size_t{fabric_->leaf_of(n)} * fabric_->classes() + fabric_->class_of(n);
+        return std::size_t{fabric().leaf_of(n)} * fabric().classes() + fabric().class_of(n);
     }
     [[nodiscard]] const Room& room_of(const Choice& c) const {
         return rooms_[static_cast<std::size_t>(c.type)];
@@ -219,11 +222,11 @@ class Packing {
     std::vector<Spare> spares_;  ///< by node
     std::vector<std::uint32_t> first_spare_;  ///< by node and one more; empty without holds
     std::vector<Free> free_;
-    std::shared_ptr<const Fabric> fabric_;
     std::vector<Room> rooms_;  ///< by type
     std::vector<std::int64_t> free_of_type_;
     using Sets = std::vector<std::vector<bool>>;
     std::shared_ptr<const Sets> in_set_;  ///< [node set][node]; empty when the set has every node
+    std::shared_ptr<const Sets> leaves_;  ///< [node set][leaf] likewise
 };
 
 /// The action that gives the task its placement: start when it waits, else resize.

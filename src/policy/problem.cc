@@ -46,7 +46,7 @@ bool are_of_a_kind(const JobState& a, const JobState& b) {
 
 Problem::Problem(const Snapshot& snapshot, const Offers& offers, const PolicyOptions& options,
                  Scope scope, const std::vector<bool>& left_out)
-    : snapshot_(snapshot), options_(options), scope_(scope) {
+    : snapshot_(snapshot), options_(options), fabric_(snapshot), scope_(scope) {
     count_nodes();
     count_sets();
     tasks_.reserve(snapshot.jobs.size());

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "policy/fabric.h"
 #include "policy/policy.h"
 
 namespace arena {
@@ -66,6 +67,7 @@ class Problem {
 
     [[nodiscard]] const Snapshot& snapshot() const { return snapshot_; }
     [[nodiscard]] const PolicyOptions& options() const { return options_; }
+    [[nodiscard]] const Fabric& fabric() const { return fabric_; }
     [[nodiscard]] std::size_t types() const { return types_.size(); }
     /// -1 when no node has it.
     [[nodiscard]] std::int32_t type_of(std::string_view name) const;
@@ -123,6 +125,7 @@ class Problem {
 
     const Snapshot& snapshot_;
     const PolicyOptions& options_;
+    Fabric fabric_;
     Scope scope_;
     std::vector<std::string_view> types_;
     std::vector<std::int32_t> node_types_;

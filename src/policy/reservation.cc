@@ -18,10 +18,9 @@ namespace {
 /// The first nodes of the place that could hold the offer were they empty, as many as it takes or,
 /// with `all`, all of them; none where there are fewer. Nobody knows when one that is down comes
 /// back.
-std::vector<NodeIndex> hosts_in(const Problem& problem, const Task& task, const Offer& offer,
+std::vector<NodeIndex> hosts_in(const Problem& problem, const Task& task, const Grid& grid,
                                 const Place& place, bool all) {
     const Snapshot& snapshot = problem.snapshot();
-    const Grid& grid = offer.grid;
     const auto wanted = static_cast<std::size_t>(grid.nodes);
     const std::int32_t type = problem.type_of(grid.gpu_type);
     std::vector<NodeIndex> hosts;
@@ -33,16 +32,17 @@ std::vector<NodeIndex> hosts_in(const Problem& problem, const Task& task, const 
         if (!node.up || node.returning_s > 0 || problem.type_of_node(index) != type ||
             node.total_gpus < grid.gpus_per_node)
             continue;
+        if (problem.fabric().is_outside(index)) continue;
         hosts.push_back(index);
-        if (!all && hosts.size() == wanted) break;
+        if (!all && !problem.fabric().has_limits() && hosts.size() == wanted) break;
     }
-    if (hosts.size() < wanted) hosts.clear();
+    if (hosts.size() < wanted || !problem.fabric().has_room(hosts, grid.nodes)) hosts.clear();
     return hosts;
 }
 
-bool could_hold(const Problem& problem, const Task& task, const Offer& offer) {
+bool could_hold(const Problem& problem, const Task& task, const Grid& grid) {
     return any_place(*task.job, [&](const Place& place, std::uint32_t) {
-        return !hosts_in(problem, task, offer, place, false).empty();
+        return !hosts_in(problem, task, grid, place, false).empty();
     });
 }
 
@@ -55,7 +55,7 @@ const Offer* shape_for(const Problem& problem, const Task& task, std::span<const
     std::sort(order.begin(), order.end());
     for (const auto& [value, choice] : order) {
         for (const Offer* offer : problem.offers(*choice))
-            if (!offer->grid.is_uneven() && could_hold(problem, task, *offer)) return offer;
+            if (!offer->grid.is_uneven() && could_hold(problem, task, offer->grid)) return offer;
     }
     return nullptr;
 }
@@ -95,6 +95,21 @@ std::string_view why_not_in_pieces(const Problem& problem, const Task& task, con
                         "nodes";
 }
 
+/// Enough nodes have the GPUs, but no job may have them together.
+bool is_kept_apart(const Problem& problem, const Task& task, const Choice& choice,
+                   const Packing& packing) {
+    if (!problem.fabric().has_limits() || packing.could_stand(task, choice)) return false;
+    const auto offers = problem.offers(choice);
+    return std::any_of(offers.begin(), offers.end(), [&](const Offer* offer) {
+        std::int64_t nodes = 0;
+        for (NodeIndex n = 0; n < problem.snapshot().nodes.size(); ++n)
+            nodes += problem.type_of_node(n) == choice.type &&
+                     packing.is_in_set(task.job->node_set, n) &&
+                     packing.left_on(n).gpus >= offer->grid.gpus_per_node;
+        return nodes >= offer->grid.nodes;
+    });
+}
+
 }  // namespace
 
 void keep_from_slurm(const Problem& problem, const Packing& packing, std::span<Action> actions) {
@@ -118,6 +133,8 @@ std::string_view why_not_free(const Problem& problem, const Task& task, const Ch
         if (problem.type_of_node(n) == choice.type && packing.is_in_set(task.job->node_set, n))
             free += packing.left_on(n).gpus;
     if (free < choice.gpus) return "not enough free now";
+    if (is_kept_apart(problem, task, choice, packing))
+        return "as many are free, but not below one switch or in one block";
     if (packing.could_stand(task, choice))
         return "the CPUs or the memory beside the free GPUs are in use";
     return why_not_in_pieces(problem, task, choice, packing);
@@ -151,7 +168,7 @@ std::string waits_for(const Problem& problem, const Task& task, const Offer& off
 std::vector<NodeIndex> hosts_of(const Problem& problem, const Task& task, const Offer& offer) {
     std::vector<NodeIndex> hosts;
     (void)any_place(*task.job, [&](const Place& place, std::uint32_t) {
-        const auto here = hosts_in(problem, task, offer, place, true);
+        const auto here = hosts_in(problem, task, offer.grid, place, true);
         hosts.insert(hosts.end(), here.begin(), here.end());
         return false;
     });

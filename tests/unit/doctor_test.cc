@@ -217,7 +217,7 @@ TEST(a_network_is_counted_and_nodes_outside_it_are_told) {
     assert_verdict(check_network(facts), "network", Verdict::ok, "topology/tree: 2 leaf switches");
     facts.network = parse_network("SwitchName=leaf1 Level=0 LinkSpeed=1 Nodes=n1\n");
     assert_verdict(check_network(facts), "network", Verdict::warn,
-                   "has no leaf switch for n2: no job of several nodes is started there");
+                   "has no leaf switch for n2: no job is started there");
     facts.slurm_config = std::map<std::string, std::string>{{"TopologyPlugin", "topology/block"}};
     facts.network = parse_network(
         "BlockName=block1 BlockIndex=0 Nodes=n[1-2] BlockSize=2\n"

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <numeric>
+#include <optional>
 #include <random>
 #include <set>
 #include <tuple>
@@ -83,7 +84,15 @@ constexpr Cost impossible{SIZE_MAX, 0, 0};
 Cost cost_of(const Network& network, std::uint32_t set) {
     const auto count = static_cast<std::size_t>(std::popcount(set));
     if (count == 1) return {0, 0, 1};
-    if (network.topology == NetworkKind::block) return {1, count, count};
+    if (network.topology == NetworkKind::block) {
+        std::size_t height = 1;
+        for (std::size_t size = 2; size < network.leaves.size(); size *= 2, ++height) {
+            const auto low = static_cast<std::size_t>(std::countr_zero(set));
+            const auto high = static_cast<std::size_t>(std::bit_width(set)) - 1;
+            if (low / size == high / size) break;
+        }
+        return {height, count, count};
+    }
     const std::size_t depth = network.leaves.front().size();
     for (std::size_t above = 1; above < depth; ++above) {
         std::set<std::vector<std::string>> switches, parts;
@@ -274,6 +283,68 @@ TEST(one_node_is_the_fullest_and_leaves_whole_leaves_alone) {
     for (NodeIndex n = 0; n < 3; ++n) s.nodes[n].weight = 9;
     s.nodes[3].boot_s = 300;
     ck_assert_uint_eq(take(), 4);  // and none is woken up where one is up
+}
+
+std::optional<std::vector<NodeIndex>> place_alone(Snapshot& s, std::int64_t nodes) {
+    s.jobs = {job_of(1, 0)};
+    Offers offers;
+    offers[1] = std::vector{offer_of(nodes, 8)};
+    const PolicyOptions options;
+    const Problem problem(s, offers, options);
+    if (problem.tasks().empty() || problem.choices(problem.tasks()[0]).empty()) return {};
+    Packing packing(problem);
+    Placement at;
+    const Task& task = problem.tasks()[0];
+    if (!packing.place(task, problem.choices(task)[0], at)) return {};
+    return at.nodes;
+}
+
+TEST(nodes_outside_the_network_are_used_as_slurm_does) {
+    const std::int64_t two[] = {2};
+    Snapshot tree = cluster_of({NetworkKind::tree, {{"s", "l0"}}}, two);
+    tree.nodes.push_back({"n2", "a40", 8, 8, 64, 640000});
+    tree.node_sets[0].push_back(2);
+    ck_assert(place_alone(tree, 2) == (std::vector<NodeIndex>{0, 1}));
+    ck_assert(!place_alone(tree, 3));
+    tree.nodes[0].free_gpus = tree.nodes[1].free_gpus = 0;
+    ck_assert(!place_alone(tree, 1));  // Slurm starts nothing below no switch
+    Snapshot block = cluster_of({NetworkKind::block, {{"b0"}}}, two);
+    for (const char* name : {"n2", "n3"}) {
+        block.node_sets[0].push_back(static_cast<NodeIndex>(block.nodes.size()));
+        block.nodes.push_back({name, "a40", 8, 8, 64, 640000});
+    }
+    block.nodes[0].free_gpus = 0;
+    ck_assert(place_alone(block, 2) == (std::vector<NodeIndex>{2, 3}));
+    ck_assert(!place_alone(block, 3));  // none beside those of a block
+}
+
+/// What no switch joins is not waited for: two trees of four nodes, and a job that could have all.
+TEST(a_job_does_not_wait_for_what_the_network_never_gives) {
+    Network network;
+    network.leaves = {{"one", "l0"}, {"two", "l1"}};
+    const std::int64_t nodes[] = {4, 4};
+    Snapshot s = cluster_of(network, nodes);
+    for (NodeIndex n = 5; n < 8; ++n) s.nodes[n].free_gpus = 0;
+    JobState runs = job_of(9, 0);
+    runs.phase = JobPhase::running;
+    runs.current = offer_of(3, 8);
+    runs.nodes = {5, 6, 7};
+    runs.remaining_iterations = 100;
+    runs.time_limit_s = 100;
+    s.jobs = {job_of(1, 0), runs};
+    Offers offers;
+    std::vector<Offer> list;
+    for (std::int64_t n = 1; n <= 8; n *= 2)
+        list.push_back(offer_of(n, 8, 8.0 / static_cast<double>(n)));
+    offers[1] = std::move(list);
+    s.jobs[0].requested_type = "a40";
+    s.jobs[0].requested_gpus = 64;
+    s.jobs[0].time_limit_s = 36000;
+    const Policy& arena = *std::ranges::find(policies(), std::string_view("arena"), &Policy::name);
+    const Decision d = arena.decide(s, offers, {});
+    ck_assert_uint_eq(d.actions.size(), 1);
+    ck_assert(d.actions[0].kind == ActionKind::start);
+    ck_assert_int_eq(d.actions[0].offer.grid.nodes, 4);
 }
 
 /// One leaf is as no leaf.

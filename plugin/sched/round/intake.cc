@@ -137,6 +137,8 @@ class Intake {
     [[nodiscard]] JobState state_of(const JobView& job, const EffectiveRequest& wanted);
     void take_belief(JobState& state, const JobView& job, const EffectiveRequest& wanted,
                      const std::vector<Offer>& offers, double run_s = 0);
+    [[nodiscard]] static bool is_left_to_slurm(const JobView& job);
+    [[nodiscard]] static SharedOffers equal_ones(const SharedOffers& offers);
     void take_part(const JobView& job, const SharedRequest& wanted, JobState state,
                    OfferList offers, Role role);
     void sort_jobs();
@@ -715,9 +717,25 @@ void Intake::add_waiting(const JobView& job, const SharedRequest& wanted, OfferL
     if (!job.facts.held) state.current = books_.requests.plan(job.id, job.offer_json);
     if (const auto told = books_.patience.find(job.id); told != books_.patience.end())
         state.patient_until_s = told->second;
-    round_.offers.emplace(job.id, open);
+    round_.offers.emplace(job.id, is_left_to_slurm(job) ? equal_ones(open) : open);
     if (role == Role::waits && !job.ordinary_ahead()) ++round_.ahead.ready;
     take_part(job, wanted, std::move(state), std::move(offers), role);
+}
+
+/// Slurm may be the one to start it, and knows no pieces that differ.
+bool Intake::is_left_to_slurm(const JobView& job) {
+    return job.ordinary_ahead() ||
+           std::any_of(job.slots.begin(), job.slots.end(),
+                       [](const PartitionSlot& slot) { return slot.by_slurm; });
+}
+
+SharedOffers Intake::equal_ones(const SharedOffers& offers) {
+    const auto is_uneven = [](const Offer& offer) { return offer.grid.is_uneven(); };
+    const std::vector<Offer>& all = offers.get();
+    if (std::none_of(all.begin(), all.end(), is_uneven)) return offers;
+    std::vector<Offer> equal = all;
+    std::erase_if(equal, is_uneven);
+    return equal;
 }
 
 // ---- what the policy is told ----

@@ -255,6 +255,7 @@ std::string explain_json(Books& books, const Snapshot& snapshot, JobId job, cons
             if (last.chosen && is_same_layout(*last.chosen, offer.grid)) json["chosen"] = i;
             json["offers"].push_back(parsed(to_json(offer)));
         }
+        if (last.chosen && last.chosen->is_uneven()) json["chosen_split"] = last.chosen->split;
     }
     if (last.slowdown != SlowdownMode::off)
         json["slowdown"] = slowdown_of_job(books.slowdown, job, last.slowdown);

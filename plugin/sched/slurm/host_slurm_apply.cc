@@ -229,7 +229,7 @@ ApplyResult hold_because(job_record_t* job, const std::string& why,
 
 ApplyResult hold_after(job_record_t* job, int rc, const char* doing) {
     auto outcome = ApplyOutcome::retry;
-    if (rc == ESLURM_REQUESTED_NODE_CONFIG_UNAVAILABLE) outcome = ApplyOutcome::never;
+    if (is_never_startable(rc)) outcome = ApplyOutcome::never;
     if (waits_for_slurmdbd(rc)) outcome = ApplyOutcome::stale;  // nothing is wrong with the shape
     return hold_because(job, fmt::format("{}: {}", doing, slurm_strerror(rc)), outcome);
 }
@@ -270,7 +270,7 @@ std::string never_startable(job_record_t*& job, bool& limited) {
         if (limited) continue;
         set_job_features_use(job->details);
         const int rc = select_nodes_for(job, true);
-        if (rc != ESLURM_REQUESTED_NODE_CONFIG_UNAVAILABLE) return {};
+        if (!is_never_startable(rc)) return {};
         why = slurm_strerror(rc);
     }
     return why;

@@ -105,7 +105,8 @@ std::string_view without_name(std::string_view address, std::string_view name) {
 
 /// With TopoOptional Slurm keeps no job below one switch unless the job asks for it.
 bool may_part() {
-    return text_of(slurm_conf.topology_param).find("TopoOptional") != std::string::npos;
+    const std::string parameters = text_of(slurm_conf.topology_param);
+    return strcasestr(parameters.c_str(), "TopoOptional") != nullptr;
 }
 
 Network read_network() {

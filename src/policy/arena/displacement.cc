@@ -51,6 +51,26 @@ bool Displacement::cost_of_node(const Task& task, NodeIndex node, std::int64_t p
     return fits;
 }
 
+/// Of nodes in the order of their cost the first that a job may have together; none where no so
+/// many are.
+void Displacement::keep_allowed(std::vector<NodeCost>& costs, std::size_t wanted) const {
+    const Fabric& fabric = problem_.fabric();
+    if (!fabric.has_limits()) return costs.resize(wanted);
+    std::vector<std::int64_t> room(fabric.leaves(), 0);
+    std::vector<Fabric::Share> shares;
+    std::size_t looked_at = 0;
+    while (looked_at < costs.size() && shares.empty()) {
+        ++room[fabric.leaf_of(costs[looked_at++].node)];
+        if (looked_at >= wanted)
+            (void)fabric.choose(room, static_cast<std::int64_t>(wanted), shares);
+    }
+    std::fill(room.begin(), room.end(), 0);
+    for (const Fabric::Share& share : shares) room[share.leaf] = share.nodes;
+    costs.resize(looked_at);
+    std::erase_if(costs,
+                  [&](const NodeCost& cost) { return room[fabric.leaf_of(cost.node)]-- <= 0; });
+}
+
 /// Of the nodes of the place that cost least to clear; nobody when there are not enough.
 std::vector<std::size_t> Displacement::victims_for(const Task& task, const Choice& choice,
                                                    const Place& place, std::int64_t per_node,
@@ -69,9 +89,9 @@ std::vector<std::size_t> Displacement::victims_for(const Task& task, const Choic
     std::sort(costs.begin(), costs.end(), [](const NodeCost& a, const NodeCost& b) {
         return std::tie(a.loss, a.node) < std::tie(b.loss, b.node);
     });
-    for (std::size_t c = 0; c < wanted; ++c) {
-        victims.insert(victims.end(), costs[c].victims.begin(), costs[c].victims.end());
-    }
+    keep_allowed(costs, wanted);
+    for (const NodeCost& node : costs)
+        victims.insert(victims.end(), node.victims.begin(), node.victims.end());
     std::sort(victims.begin(), victims.end());
     victims.erase(std::unique(victims.begin(), victims.end()), victims.end());
     return victims;

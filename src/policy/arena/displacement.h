@@ -38,6 +38,8 @@ class Displacement {
                                 std::vector<Leaver>& leavers);
 
   private:
+    struct NodeCost;
+    void keep_allowed(std::vector<NodeCost>& costs, std::size_t wanted) const;
     struct NodeCost {
         double loss;
         NodeIndex node;

@@ -31,7 +31,7 @@ Exhaustive::Exhaustive(const Problem& problem, const Packing& layouts,
     const Snapshot& snapshot = problem.snapshot();
     for (NodeIndex n = 0; n < snapshot.nodes.size(); ++n) {
         const NodeState& node = snapshot.nodes[n];
-        nodes_.push_back({.gpus = node.free_gpus,
+        nodes_.push_back({.gpus = fabric_.is_outside(n) ? 0 : node.free_gpus,
                           .cpus = node.free_cpus,
                           .memory_mb = node.free_memory_mb,
                           .type = problem.type_of_node(n),

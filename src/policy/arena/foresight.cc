@@ -180,16 +180,35 @@ double Foresight::when_together(std::size_t i, const Place& place, const Choice&
     if (place.node_set >= snapshot.node_sets.size() ||
         !allows(place, *problem_.tasks()[i].job, nodes, per_node))
         return never;
-    std::vector<double> times;
+    std::vector<std::pair<double, NodeIndex>> times;
     for (const NodeIndex n : snapshot.node_sets[place.node_set]) {
         if (problem_.type_of_node(n) != c.type || snapshot.nodes[n].returning_s > 0) continue;
-        times.push_back(when_free(i, n, per_node));
+        if (const double in_s = when_free(i, n, per_node); in_s < never)
+            times.emplace_back(in_s, n);
     }
     steps_ -= static_cast<std::int64_t>(times.size());
     if (std::ssize(times) < nodes) return never;
     const auto last = times.begin() + static_cast<std::ptrdiff_t>(nodes - 1);
-    std::nth_element(times.begin(), last, times.end());
-    return *last;
+    if (!problem_.fabric().has_limits()) {
+        std::nth_element(times.begin(), last, times.end());
+        return last->first;
+    }
+    return first_allowed_s(times, nodes);
+}
+
+/// The same where not every set of nodes is a job's.
+double Foresight::first_allowed_s(std::vector<std::pair<double, NodeIndex>>& times,
+                                  std::int64_t nodes) const {
+    std::sort(times.begin(), times.end());
+    const Fabric& fabric = problem_.fabric();
+    std::vector<std::int64_t> room(fabric.leaves(), 0);
+    std::vector<Fabric::Share> shares;
+    std::int64_t count = 0;
+    for (const auto& [in_s, n] : times) {
+        ++room[fabric.leaf_of(n)];
+        if (++count >= nodes && fabric.choose(room, nodes, shares)) return in_s;
+    }
+    return never;
 }
 
 /// Of a choice whose GPUs are free by count, but on no nodes together.

@@ -8,6 +8,7 @@
 
 #include <map>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "policy/arena/arena_rules.h"
@@ -86,6 +87,8 @@ class Foresight {
     [[nodiscard]] double when_free(std::size_t task, NodeIndex, std::int64_t per_node) const;
     [[nodiscard]] double when_together(std::size_t task, const Place&, const Choice&,
                                        std::int64_t per_node);
+    [[nodiscard]] double first_allowed_s(std::vector<std::pair<double, NodeIndex>>& times,
+                                         std::int64_t nodes) const;
     [[nodiscard]] double earliest_layout(std::size_t task, const Choice&);
     template <typename Layout>
     void count_releases_of(const JobState&, const std::vector<NodeIndex>&, const Layout&,

@@ -33,8 +33,6 @@ double lasts_at_most_s(const JobState& job) {
 }
 
 struct Availability::Known {
-    explicit Known(const Snapshot& snapshot) : fabric(snapshot) {}
-    Fabric fabric;
     std::vector<std::vector<NodeIndex>> nodes_of_type;
     std::vector<std::vector<bool>> in_set;  ///< [node set][node]; empty: every node
 };
@@ -44,11 +42,11 @@ Availability::Availability(const Problem& problem)
       leaves_s_(problem.snapshot().jobs.size(), 0),
       changes_(problem.snapshot().nodes.size()) {
     const Snapshot& snapshot = problem.snapshot();
-    auto known = std::make_shared<Known>(snapshot);
+    auto known = std::make_shared<Known>();
     known->nodes_of_type.resize(problem.types());
     for (NodeIndex n = 0; n < snapshot.nodes.size(); ++n)
         if (problem.type_of_node(n) >= 0 && snapshot.nodes[n].up &&
-            snapshot.nodes[n].returning_s == 0)
+            snapshot.nodes[n].returning_s == 0 && !problem.fabric().is_outside(n))
             known->nodes_of_type[static_cast<std::size_t>(problem.type_of_node(n))].push_back(n);
     for (const auto& set : snapshot.node_sets) {
         auto& inside = known->in_set.emplace_back();
@@ -174,7 +172,7 @@ const Availability::Windows& Availability::windows_for(const JobState& job, std:
 std::vector<NodeIndex> Availability::nodes_of(std::span<const Window> open,
                                               std::size_t wanted) const {
     std::vector<NodeIndex> nodes;
-    const Fabric& fabric = known_->fabric;
+    const Fabric& fabric = problem_->fabric();
     if (fabric.is_flat()) {
         for (const Window& window : takes_first_ ? open.first(wanted) : open.last(wanted))
             nodes.push_back(window.node);
@@ -219,7 +217,7 @@ void Availability::try_layout(const Task& task, const Choice& choice, const Plac
     const auto is_better = [&](double at_s) {
         return best.choice == nullptr || at_s + run_s < best.in_s + best.run_s;
     };
-    if (!windows.close && !known_->fabric.has_limits()) {
+    if (!windows.close && !problem_->fabric().has_limits()) {
         const double at_s = list[wanted - 1].from_s;
         if (!is_better(at_s)) return;
         const auto end = std::partition_point(
