@@ -108,10 +108,14 @@ blocks() {
         open
     done
     is "$split" 0 "none lies in two blocks"
-    close n1 n2 n3 n4 n7 n8 n9 n10
-    local waits
+    close n1 n2 n3 n4 n7 n8 n9
+    local waits beside
+    beside=$(ordinary 1 -w n10)
+    ok "an ordinary job has a node of the other block" wait_for_state "$beside" RUNNING
     waits=$(ours 3)
-    ok "three nodes wait where no block has them" wait_for_reason "$waits" 'waits'
+    ok "three nodes wait where no block has them, and are told why" wait_until \
+        "[[ \$(arena explain $waits 2>&1) == *'but not below one switch or in one block'* ]]"
+    is "$(job_state "$waits")" PENDING "though four nodes are free"
     open
     ok "and start when one has" wait_for_state "$waits" RUNNING
     is "$(leaves "$(nodes_of "$waits")")" 1 "in it"
