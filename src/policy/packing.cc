@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <functional>
 #include <map>
 
 #include "policy/places.h"
@@ -356,6 +357,18 @@ bool Packing::take(const Task& task, const Choice& choice, const Place& place,
     return true;
 }
 
+/// As Slurm shares out a job's tasks among its nodes: each node in its order is filled as far as
+/// one is left for each of those behind it.
+std::vector<std::int64_t> Packing::split_of(std::span<const Piece> pieces, std::int64_t gpus) {
+    std::vector<std::int64_t> split;
+    for (std::size_t n = 0; n < pieces.size(); ++n) {
+        const auto behind = static_cast<std::int64_t>(pieces.size() - n - 1);
+        split.push_back(std::min(pieces[n].gpus, gpus - behind));
+        gpus -= split.back();
+    }
+    return split;
+}
+
 /// The first of the pieces that have so many GPUs together; empty: they have fewer.
 std::vector<Packing::Piece> Packing::first_of(std::span<const Piece> pieces, std::int64_t gpus) {
     std::vector<Piece> taken;
@@ -417,11 +430,13 @@ std::vector<Packing::Piece> Packing::pieces(const Task& task, const Choice& choi
     if (found.empty() || nodes < place.min_nodes || nodes > place.max_nodes) return {};
     std::sort(found.begin(), found.end(),
               [](const Piece& a, const Piece& b) { return a.node < b.node; });
-    return found;
+    // As equal ones they are another layout, which is there to be taken, or is not to be.
+    const std::vector<std::int64_t> split = split_of(found, choice.gpus);
+    const bool differ =
+        std::adjacent_find(split.begin(), split.end(), std::not_equal_to<>()) != split.end();
+    return differ ? found : std::vector<Piece>();
 }
 
-/// As Slurm shares out a job's tasks among its nodes: each node in its order is filled as far as
-/// one is left for each of those behind it.
 bool Packing::take_pieces(const Task& task, const Choice& choice, const Place& place,
                           Placement& out) {
     out.outlasts = outlasted_by(task, problem_->run_s(task, *out.offer));
@@ -434,16 +449,9 @@ bool Packing::take_pieces(const Task& task, const Choice& choice, const Place& p
     });
     if (all.empty()) return false;
     out.nodes.clear();
-    std::vector<std::int64_t> split;
-    std::int64_t wanted = choice.gpus;
-    for (std::size_t n = 0; n < all.size(); ++n) {
-        const auto behind = static_cast<std::int64_t>(all.size() - n - 1);
-        split.push_back(std::min(all[n].gpus, wanted - behind));
-        wanted -= split.back();
-        out.nodes.push_back(all[n].node);
-    }
+    for (const Piece& piece : all) out.nodes.push_back(piece.node);
     Grid grid;
-    set_split(grid, std::move(split));
+    set_split(grid, split_of(all, choice.gpus));
     out.gpus_per_node = grid.gpus_per_node;
     out.split = std::move(grid.split);
     put(task, out);

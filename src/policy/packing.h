@@ -153,6 +153,8 @@ class Packing {
         std::int64_t gpus;
         NodeIndex node;
     };
+    [[nodiscard]] static std::vector<std::int64_t> split_of(std::span<const Piece>,
+                                                            std::int64_t gpus);
     [[nodiscard]] static std::vector<Piece> first_of(std::span<const Piece>, std::int64_t gpus);
     [[nodiscard]] std::vector<Piece> fewest_of_one_leaf(std::vector<Piece>,
                                                         std::int64_t gpus) const;

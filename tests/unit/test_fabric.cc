@@ -318,6 +318,32 @@ TEST(nodes_outside_the_network_are_used_as_slurm_does) {
     ck_assert(!place_alone(block, 3));  // none beside those of a block
 }
 
+/// Equal pieces are an equal layout: one that is refused would be tried again under this name.
+TEST(pieces_that_come_out_equal_are_no_uneven_layout) {
+    const std::int64_t nodes[] = {2};
+    Snapshot s = cluster_of({NetworkKind::tree, {{"s", "l0"}}}, nodes);
+    const auto places = [&](std::int64_t first, std::int64_t second) {
+        s.nodes[0].free_gpus = first;
+        s.nodes[1].free_gpus = second;
+        s.jobs = {job_of(1, 0)};
+        Offer pieces = offer_of(2, 3);
+        set_split(pieces.grid, {3, 1});
+        Offers offers;
+        offers[1] = std::vector{std::move(pieces)};
+        const PolicyOptions options;
+        const Problem problem(s, offers, options);
+        const Task& task = problem.tasks().at(0);
+        Packing packing(problem);
+        Placement at;
+        const Choice& choice = problem.choices(task)[0];
+        const bool has_room = packing.has_room(task, choice);
+        ck_assert_int_eq(has_room, packing.place(task, choice, at));
+        return has_room;
+    };
+    ck_assert(places(3, 1) && places(1, 3) && places(3, 3));
+    ck_assert(!places(4, 0) && !places(8, 8) && !places(2, 2));
+}
+
 /// What no switch joins is not waited for: two trees of four nodes, and a job that could have all.
 TEST(a_job_does_not_wait_for_what_the_network_never_gives) {
     Network network;
