@@ -174,10 +174,6 @@ Plan read_plan(Environment& environment) {
     plan.stage_layers = read_stages(environment, pp);
     plan.stage_dp.assign(plan.stage_layers.size(), dp);
     plan.stage_tp.assign(plan.stage_layers.size(), tp);
-    if (const auto offer = read_offer(environment)) {
-        plan.stage_dp = offer->plan.stage_dp;
-        plan.stage_tp = offer->plan.stage_tp;
-    }
     return plan;
 }
 
@@ -214,9 +210,8 @@ void read_host(Environment& environment, RankPlace& place) {
 }
 
 /// Words are the same on all nodes.
-void read_nodes(Environment& environment, const Launcher& launcher, std::int64_t gpus,
-                RankPlace& place) {
-    const auto offer = read_offer(environment);
+void read_nodes(Environment& environment, const Launcher& launcher,
+                const std::optional<Offer>& offer, std::int64_t gpus, RankPlace& place) {
     place.uneven = offer && offer->grid.is_uneven();
     if (!place.uneven && gpus % place.nodes != 0)
         environment.fail(
@@ -227,24 +222,30 @@ void read_nodes(Environment& environment, const Launcher& launcher, std::int64_t
                         launcher.name, short_form(offer->grid)));
 }
 
-RankPlace read_place(Environment& environment, const Launcher& launcher, std::int64_t gpus) {
+RankPlace read_place(Environment& environment, const Launcher& launcher,
+                     const std::optional<Offer>& offer, std::int64_t gpus) {
     RankPlace place;
     place.nodes = environment.number("SLURM_JOB_NUM_NODES", 1, "1");
     place.node_rank = environment.number("SLURM_NODEID", 0, "0");
     place.job = environment.number("SLURM_JOB_ID", 0, "0");
     place.port = master_port(place.job, step_id());
     if (launcher.names_hosts()) read_host(environment, place);
-    read_nodes(environment, launcher, gpus, place);
+    read_nodes(environment, launcher, offer, gpus, place);
     return place;
 }
 
 Result<PlanWords> read_words(const Launcher& launcher) {
     Environment environment;
     const Model model = read_model(environment);
-    const Plan plan = read_plan(environment);
+    Plan plan = read_plan(environment);
+    const std::optional<Offer> offer = read_offer(environment);
+    if (offer) {
+        plan.stage_dp = offer->plan.stage_dp;
+        plan.stage_tp = offer->plan.stage_tp;
+    }
     const std::int64_t batch = environment.number("ARENA_GLOBAL_BATCH", 1);
     if (!environment.error()) check_batch(environment, plan, batch);
-    RankPlace place = read_place(environment, launcher, plan.gpus());
+    RankPlace place = read_place(environment, launcher, offer, plan.gpus());
     if (environment.error()) return *environment.error();
     PlanWords words = words_of(model, batch, plan);
     words.place = std::move(place);

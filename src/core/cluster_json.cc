@@ -4,28 +4,23 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <set>
 
+#include "base/names.h"
 #include "core/limits.h"
 #include "core/values_json.h"
 
 namespace arena {
 namespace {
-constexpr std::pair<NetworkKind, std::string_view> topologies[] = {
-    {NetworkKind::flat, "flat"}, {NetworkKind::tree, "tree"}, {NetworkKind::block, "block"}};
+constexpr std::array<Name<NetworkKind>, 3> network_names{
+    {{NetworkKind::flat, "flat"}, {NetworkKind::tree, "tree"}, {NetworkKind::block, "block"}}};
 }
 
-std::string_view to_string(NetworkKind topology) {
-    for (const auto& [value, word] : topologies)
-        if (value == topology) return word;
-    return "flat";
-}
-
+std::string_view to_string(NetworkKind kind) { return name_of(network_names, kind); }
 std::optional<NetworkKind> parse_network_kind(std::string_view text) {
-    for (const auto& [value, word] : topologies)
-        if (word == text) return value;
-    return std::nullopt;
+    return value_of(network_names, text);
 }
 
 std::int32_t SwitchTable::add(const std::vector<std::string>& path) {

@@ -234,6 +234,21 @@ bool Fabric::choose(std::span<const std::int64_t> room, std::int64_t wanted,
     return !out.empty();
 }
 
+std::size_t Fabric::first_with_room(std::span<const NodeIndex> nodes, std::int64_t wanted,
+                                    std::vector<Share>& out) const {
+    std::vector<std::int64_t> room(leaves_, 0);
+    for (std::size_t n = 0; n < nodes.size(); ++n) {
+        ++room[leaf_of_[nodes[n]]];
+        if (static_cast<std::int64_t>(n) + 1 >= wanted && choose(room, wanted, out)) return n + 1;
+    }
+    return 0;
+}
+
+Fabric::Taking::Taking(const Fabric& fabric, std::span<const Share> shares)
+    : fabric_(&fabric), left_(fabric.leaves(), 0) {
+    for (const Share& share : shares) left_[share.leaf] = share.nodes;
+}
+
 bool Fabric::has_room(std::span<const NodeIndex> nodes, std::int64_t wanted) const {
     if (std::ssize(nodes) < wanted) return false;
     if (!has_limits_ || wanted <= 1) return true;

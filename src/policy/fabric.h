@@ -42,6 +42,20 @@ class Fabric {
     /// nodes that a job may have is as large.
     [[nodiscard]] bool choose(std::span<const std::int64_t> room, std::int64_t wanted,
                               std::vector<Share>& out) const;
+    /// The same of the first nodes of a list: so many of them, at least, must be taken into account
+    /// until a job may have `wanted` of these together. 0: all of them do not suffice.
+    [[nodiscard]] std::size_t first_with_room(std::span<const NodeIndex> nodes, std::int64_t wanted,
+                                              std::vector<Share>& out) const;
+    /// Takes nodes one after the other, as long as the share of their leaf lasts.
+    class Taking {
+      public:
+        Taking(const Fabric&, std::span<const Share>);
+        bool take(NodeIndex n) { return left_[fabric_->leaf_of(n)]-- > 0; }
+
+      private:
+        const Fabric* fabric_;
+        std::vector<std::int64_t> left_;  ///< by leaf
+    };
     /// Whether a job may have these nodes together.
     [[nodiscard]] bool allows(std::span<const NodeIndex> nodes) const {
         return has_room(nodes, std::ssize(nodes));

@@ -56,19 +56,12 @@ bool Displacement::cost_of_node(const Task& task, NodeIndex node, std::int64_t p
 void Displacement::keep_allowed(std::vector<NodeCost>& costs, std::size_t wanted) const {
     const Fabric& fabric = problem_.fabric();
     if (!fabric.has_limits()) return costs.resize(wanted);
-    std::vector<std::int64_t> room(fabric.leaves(), 0);
+    std::vector<NodeIndex> nodes;
+    for (const NodeCost& cost : costs) nodes.push_back(cost.node);
     std::vector<Fabric::Share> shares;
-    std::size_t looked_at = 0;
-    while (looked_at < costs.size() && shares.empty()) {
-        ++room[fabric.leaf_of(costs[looked_at++].node)];
-        if (looked_at >= wanted)
-            (void)fabric.choose(room, static_cast<std::int64_t>(wanted), shares);
-    }
-    std::fill(room.begin(), room.end(), 0);
-    for (const Fabric::Share& share : shares) room[share.leaf] = share.nodes;
-    costs.resize(looked_at);
-    std::erase_if(costs,
-                  [&](const NodeCost& cost) { return room[fabric.leaf_of(cost.node)]-- <= 0; });
+    costs.resize(fabric.first_with_room(nodes, static_cast<std::int64_t>(wanted), shares));
+    Fabric::Taking taking(fabric, shares);
+    std::erase_if(costs, [&](const NodeCost& cost) { return !taking.take(cost.node); });
 }
 
 /// Of the nodes of the place that cost least to clear; nobody when there are not enough.

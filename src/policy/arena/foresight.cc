@@ -200,15 +200,11 @@ double Foresight::when_together(std::size_t i, const Place& place, const Choice&
 double Foresight::first_allowed_s(std::vector<std::pair<double, NodeIndex>>& times,
                                   std::int64_t nodes) const {
     std::sort(times.begin(), times.end());
-    const Fabric& fabric = problem_.fabric();
-    std::vector<std::int64_t> room(fabric.leaves(), 0);
+    std::vector<NodeIndex> order;
+    for (const auto& [in_s, n] : times) order.push_back(n);
     std::vector<Fabric::Share> shares;
-    std::int64_t count = 0;
-    for (const auto& [in_s, n] : times) {
-        ++room[fabric.leaf_of(n)];
-        if (++count >= nodes && fabric.choose(room, nodes, shares)) return in_s;
-    }
-    return never;
+    const std::size_t first = problem_.fabric().first_with_room(order, nodes, shares);
+    return first == 0 ? never : times[first - 1].first;
 }
 
 /// Of a choice whose GPUs are free by count, but on no nodes together.

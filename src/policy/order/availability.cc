@@ -182,10 +182,9 @@ std::vector<NodeIndex> Availability::nodes_of(std::span<const Window> open,
     for (const Window& window : open) room[fabric.leaf_of(window.node)] += 1;
     std::vector<Fabric::Share> shares;
     if (!fabric.choose(room, static_cast<std::int64_t>(wanted), shares)) return nodes;
-    std::fill(room.begin(), room.end(), 0);
-    for (const Fabric::Share& share : shares) room[share.leaf] = share.nodes;
+    Fabric::Taking taking(fabric, shares);
     const auto take = [&](const Window& window) {
-        if (room[fabric.leaf_of(window.node)]-- > 0) nodes.push_back(window.node);
+        if (taking.take(window.node)) nodes.push_back(window.node);
     };
     if (takes_first_)
         std::for_each(open.begin(), open.end(), take);
