@@ -42,15 +42,15 @@ wait_until() {
 # Of the files of /proc on stdin those of processes of the users that this cluster's daemons run as. Anybody can give a
 # process any name and environment; a set-user-id program, too, whose real user is the one who runs it.
 of_cluster_users() {
-    local file pid key real rest users
+    local file status real users
+    local -A file_of=()
     users=" $EUID $(id -u "${slurm_user:-$me}" 2>/dev/null) $(id -u "${service_user:-$me}" 2>/dev/null) "
-    while read -r file; do
-        pid=${file#/proc/} pid=${pid%%/*}
-        while read -r key real rest; do
-            [[ $key != Uid: ]] || break
-        done 2>/dev/null <"/proc/$pid/status" || continue
-        [[ $users != *" ${real:-?} "* ]] || echo "$file"
-    done
+    while read -r file; do file_of[${file%/*}]=$file; done
+    ((${#file_of[@]})) || return 0
+    # Each in one read: between two of them a process that changes its state changes the place of every line.
+    printf '%s/status\0' "${!file_of[@]}" | xargs -0 grep -Hs '^Uid:' | while IFS=$' \t:' read -r status _ real _; do
+        [[ $users != *" $real "* ]] || echo "${file_of[${status%/*}]}"
+    done || true
 }
 
 # The pid of a daemon of this cluster by its command line (pid files come late and may be lost).
@@ -63,7 +63,9 @@ daemon_pid() {
     return 1
 }
 ctld_answers() { scontrol ping 2>/dev/null | grep 'is UP' >/dev/null; }
-gone() { ! daemon_pid "$@" >/dev/null; }
+# A daemon on its way into the background forks a second time, maybe between the list of processes and the look at each:
+# it is in the next list.
+gone() { ! daemon_pid "$@" >/dev/null && ! daemon_pid "$@" >/dev/null; }
 nodes_ready() {
     local states
     states=$(sinfo -h -N -o '%N %T' 2>/dev/null | sort -u) &&

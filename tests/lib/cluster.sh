@@ -98,7 +98,7 @@ start_cluster() {
     local out
     if ! out=$("$private_cluster" start --dir "$cluster_dir" --limit $((60 * patience)) --prefix "$stage" \
         --arena off --profile on --hardware emulated-cpu "$@" 2>&1); then
-        diag "$out"
+        diag "failed: private-cluster start $*"$'\n'"$out"
         cluster_dir=''
         BAIL_OUT "the private cluster did not start"
     fi
