@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "core/limits.h"
 #include "planner/hardware/hardware.h"
+#include "request/launchers.h"
 #include "request/options.h"
 
 namespace arena {
@@ -137,6 +138,15 @@ bool can_place(const std::vector<TypePool>& pools, const Counts& c) {
     });
 }
 
+/// With the same number on each node, or in pieces that differ.
+bool can_serve(const Request& request, const std::vector<TypePool>& pools, const Counts& c) {
+    if (can_place(pools, c)) return true;
+    const std::int64_t least = (c.min + c.step - 1) / c.step * c.step;
+    return least <= c.max && std::any_of(pools.begin(), pools.end(), [&](const TypePool& p) {
+               return fewest_nodes(request, p, least, c.group) > 0;
+           });
+}
+
 /// "4 or 6 a40": the nearest counts that can be placed; empty: none that is larger.
 std::string nearest(const TypePool& pool, const Counts& c) {
     std::int64_t less = c.min - 1, more = c.max + 1;
@@ -151,7 +161,7 @@ Status check_range(const Request& request, const std::vector<TypePool>& pools,
                    const std::string& place) {
     Counts counts = counts_of(request);
     counts.step = counts.group = 1;
-    if (can_place(pools, counts)) return Done{};
+    if (can_serve(request, pools, counts)) return Done{};
     std::vector<std::string> others;
     for (const TypePool& p : pools)
         if (std::string near = nearest(p, counts); !near.empty()) others.push_back(std::move(near));
@@ -173,7 +183,7 @@ Status check_pin(const Request& request, const std::vector<TypePool>& pools,
                  const std::string& place) {
     const PlanPin& pin = request.pin;
     Counts counts = counts_of(request);
-    if (pin == PlanPin{} || can_place(pools, counts)) return Done{};
+    if (pin == PlanPin{} || can_serve(request, pools, counts)) return Done{};
     counts.group = 1;
     if (can_place(pools, counts)) {
         std::vector<std::string> parts;
@@ -275,11 +285,11 @@ std::string best_node(const Need& need, const std::vector<TypePool>& usable,
 Status check_needs(const Request& request, const NodeNeeds& needs, const Usable& usable,
                    const ClusterFacts& facts) {
     const Counts counts = counts_of(request);
-    if (can_place(usable.pools(needs), counts)) return Done{};
+    if (can_serve(request, usable.pools(needs), counts)) return Done{};
     std::string options;
     for (const Need& need : single_needs(needs, request.cpus_per_gpu > 0)) {
         options += (options.empty() ? "" : ", ") + need.option;
-        if (can_place(usable.pools(need.needs), counts)) continue;
+        if (can_serve(request, usable.pools(need.needs), counts)) continue;
         return usage_error(
             fmt::format("asks for {}; a job of at least {} GPU{} in {} cannot have that: the "
                         "most that a node has is {}",
@@ -295,6 +305,20 @@ Status check_needs(const Request& request, const NodeNeeds& needs, const Usable&
 }
 
 }  // namespace
+
+bool takes_pieces(const Request& request) {
+    const auto launcher = parse_launcher(launcher_of(request));
+    const PlanPin& pin = request.pin;
+    const auto is_one = [](std::int64_t degree) { return degree <= 1; };
+    return launcher && launcher->launcher->uneven && is_one(pin.pp) && is_one(pin.tp) &&
+           is_one(pin.cp) && is_one(pin.ep);
+}
+
+std::int64_t fewest_nodes(const Request& request, const TypePool& pool, std::int64_t gpus,
+                          std::int64_t group, std::int64_t most_each) {
+    const std::int64_t equal = pool.fewest_nodes(gpus, group, most_each);
+    return equal > 0 || !takes_pieces(request) ? equal : pool.fewest_in_pieces(gpus, most_each);
+}
 
 SlowdownMode slowdown_of(const Request& request, const Config& config) {
     const auto by_default = parse_slowdown_mode(config.slowdown_default);

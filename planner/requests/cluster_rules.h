@@ -36,6 +36,14 @@ SlowdownMode slowdown_of(const Request& request, const Config& config);
 std::vector<TypePool> pools_for(const Request& request, std::int64_t tmp_mb,
                                 const ClusterFacts& facts, const SiteFacts& site);
 
+/// Whether nodes may give the job numbers of GPUs that differ: its launcher starts ranks so
+/// (Launcher::uneven), and nothing but data parallelism is pinned.
+bool takes_pieces(const Request& request);
+/// The fewest nodes of the pool that give the job exactly so many GPUs, each a multiple of `group`
+/// and at most `most_each`: the same number each, or else in pieces where it takes these; 0: none.
+std::int64_t fewest_nodes(const Request&, const TypePool&, std::int64_t gpus,
+                          std::int64_t group = 1, std::int64_t most_each = INT64_MAX);
+
 /// tmp_mb: sbatch --tmp, which Slurm keeps itself. An error names the option and what there is.
 Status check_cluster(const Request& request, std::int64_t tmp_mb, const ClusterFacts& facts,
                      const SiteFacts& site);

@@ -66,6 +66,20 @@ void visit_shapes(const PlanQuery& query, PoolSearch& search, const std::vector<
     }
 }
 
+/// A count that the pool's nodes cannot give with the same number on each is had in pieces, where
+/// it can be.
+void leave_out_what_pieces_replace(const GpuPool& pool, std::vector<GridResult>& results) {
+    std::vector<std::int64_t> counts;
+    for (const GridResult& grid : results)
+        if (grid.grid.gpu_type == pool.gpu_type && grid.grid.is_uneven())
+            counts.push_back(grid.grid.gpus());
+    std::erase_if(results, [&](const GridResult& grid) {
+        return grid.grid.gpu_type == pool.gpu_type && !grid.grid.is_uneven() &&
+               grid.grid.nodes > pool.nodes &&
+               std::find(counts.begin(), counts.end(), grid.grid.gpus()) != counts.end();
+    });
+}
+
 /// Calls visit(search, shape, stage counts) for every number of GPUs, or says why there is none;
 /// then for the same numbers on more nodes, of which what is infeasible is left out: it says
 /// nothing that the first did not.
@@ -98,6 +112,7 @@ void visit_pool(const PlanQuery& query, const GpuPool& pool, PlanBudget& budget,
         std::remove_if(results.begin() + static_cast<std::ptrdiff_t>(fewest), results.end(),
                        [](const GridResult& grid) { return !grid.feasible && !grid.in_part; }),
         results.end());
+    leave_out_what_pieces_replace(pool, results);
 }
 
 /// Calls visit(search, shape, stage counts) for every number of GPUs of every pool.

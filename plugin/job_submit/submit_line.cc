@@ -62,6 +62,14 @@ std::string plan_text(const std::string& plan) {
                        pin->num_micro_batches);
 }
 
+std::string shape_text(const Grid& grid, const std::vector<TypePool>& pools) {
+    const bool equal = std::any_of(pools.begin(), pools.end(), [&](const TypePool& pool) {
+        return pool.type() == grid.gpu_type && pool.can_place(grid.gpus());
+    });
+    return equal ? short_form(grid)
+                 : fmt::format("{}x{} in unequal pieces", grid.gpus(), grid.gpu_type);
+}
+
 /// The plan, and what it asks of the script.
 std::string plan_line(const Request& request, const std::string& plan) {
     const Launcher* launcher = find_launcher(request.launcher);
@@ -82,7 +90,7 @@ std::vector<const QuickEstimate::Shape*> possible_shapes(const Request& request,
         const std::int64_t gpus = shape.grid.gpus();
         if (gpus < request.min_gpus || (request.max_gpus != 0 && gpus > request.max_gpus)) continue;
         if (std::any_of(pools.begin(), pools.end(), [&](const TypePool& pool) {
-                return pool.type() == shape.grid.gpu_type && pool.can_place(gpus);
+                return pool.type() == shape.grid.gpu_type && fewest_nodes(request, pool, gpus) > 0;
             }))
             possible.push_back(&shape);
     }
@@ -98,8 +106,8 @@ std::string submit_line(const Request& request, const std::optional<QuickEstimat
     if (possible.empty()) return text + (estimate->complete ? none_text(request, *estimate) : "");
     const QuickEstimate::Shape* best = possible.front();
     text += fmt::format("; best {}{} {} ({})", estimate->complete ? "" : "found ",
-                        short_form(best->grid), human_seconds(best->iteration_s),
-                        to_string(best->source));
+                        shape_text(best->grid, pools_for(request, tmp_mb, facts, site)),
+                        human_seconds(best->iteration_s), to_string(best->source));
     std::string plan = plan_line(request, best->plan);
     if (best->source == Source::data_sheet)
         plan += "\narena: " + data_sheet_note(best->grid.gpu_type);

@@ -258,15 +258,15 @@ Status check_limits(const Request& request, const std::vector<HardLimit>& limits
     const std::int64_t step = std::max<std::int64_t>(request.pin.gpus(), 1);
     const std::int64_t group = std::max<std::int64_t>(request.pin.tp, 1);
     const std::int64_t most_each = each != nullptr ? each->most : INT64_MAX;
-    std::int64_t fewest_gpus = 0, fewest_nodes = INT64_MAX;
+    std::int64_t fewest_gpus = 0, least_nodes = INT64_MAX;
     for (const TypePool& pool : pools_for(request, tmp_mb, cluster, site)) {
-        std::int64_t last = pool.largest();
+        std::int64_t last = pool.total();
         if (request.max_gpus > 0) last = std::min(last, request.max_gpus);
         if (gpus != nullptr) last = std::min(last, gpus->most);
         for (std::int64_t n = (request.min_gpus + step - 1) / step * step; n <= last; n += step) {
-            const std::int64_t on = pool.fewest_nodes(n, group, most_each);
-            if (on == 0 || on >= fewest_nodes) continue;
-            fewest_nodes = on;
+            const std::int64_t on = fewest_nodes(request, pool, n, group, most_each);
+            if (on == 0 || on >= least_nodes) continue;
+            least_nodes = on;
             fewest_gpus = n;
         }
     }
@@ -281,9 +281,9 @@ Status check_limits(const Request& request, const std::vector<HardLimit>& limits
             fmt::format("no count of GPUs that it may have is within the {} that {} allows",
                         gpus->most, gpus->words),
             "gpus");
-    if (nodes != nullptr && fewest_gpus > 0 && fewest_nodes > nodes->most)
+    if (nodes != nullptr && fewest_gpus > 0 && least_nodes > nodes->most)
         return refuse(fmt::format("{} GPUs take at least {} nodes here; {} allows a job {}",
-                                  fewest_gpus, fewest_nodes, nodes->words, nodes->most),
+                                  fewest_gpus, least_nodes, nodes->words, nodes->most),
                       "gpus");
     return Done{};
 }

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <tuple>
 
 #include "policy/packing.h"
@@ -95,8 +96,10 @@ std::string Fifo::wait_reason(const Task& task, const Candidate& shape) {
 
 void Fifo::wait(const Task& task) {
     const JobId job = task.job->id;
-    for (const Candidate& shape : candidates_of(task)) {
-        if (shape.offer->grid.is_uneven()) continue;
+    std::vector<Candidate> shapes = candidates_of(task);
+    std::stable_partition(shapes.begin(), shapes.end(),
+                          [](const Candidate& shape) { return !shape.offer->grid.is_uneven(); });
+    for (const Candidate& shape : shapes) {
         const std::vector<NodeIndex> hosts = hosts_of(problem_, task, *shape.offer);
         if (hosts.empty()) continue;
         std::string reason = wait_reason(task, shape);
@@ -106,7 +109,8 @@ void Fifo::wait(const Task& task) {
             if (claims_[n].jobs++ == 0) claims_[n].first = job;
             open_.close(n);
         }
-        if (ahead >= problem_.options().reserve_depth)
+        // Released, Slurm would put uneven pieces on whatever nodes.
+        if (ahead >= problem_.options().reserve_depth || shape.offer->grid.is_uneven())
             return void(decision_.waiting.emplace(job, std::move(reason)));
         return decision_.actions.push_back({.kind = ActionKind::reshape_and_wait,
                                             .job = job,

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <vector>
 
 #include "policy/problem.h"
@@ -40,6 +41,12 @@ struct Hold {
     /// gives way when the time comes.
     std::vector<bool> gives_way;
     Resources on_node = {};  ///< that it takes of each of its nodes
+    /// The same where it differs from node to node; empty: it does not.
+    std::map<NodeIndex, Resources> on_each = {};
+    [[nodiscard]] const Resources& on(NodeIndex node) const {
+        const auto at = on_each.find(node);
+        return at == on_each.end() ? on_node : at->second;
+    }
 };
 
 /// What a node has left over at a hold's time, beside all that is held there then.

@@ -138,7 +138,7 @@ bool Packing::is_left_over(const JobState& job, NodeIndex index, std::int64_t pe
         if ((outlasts >> spares_[s].hold & 1) == 0) continue;
         Resources left = spares_[s].left;
         if ((spares_[s].beside & own) != 0)
-            left += holds_->all[static_cast<std::size_t>(std::countr_zero(own))].on_node;
+            left += holds_->all[static_cast<std::size_t>(std::countr_zero(own))].on(index);
         if (left.gpus < per_node || left.cpus < per_node * job.cpus_per_gpu ||
             left.memory_mb < per_node * job.memory_mb_per_gpu)
             return false;
@@ -150,13 +150,13 @@ bool Packing::is_left_over(const JobState& job, NodeIndex index, std::int64_t pe
 void Packing::change_own(std::uint32_t own, bool held) {
     if (own == 0) return;
     placed_ = held ? placed_ & ~own : placed_ | own;
-    const Resources& on_node = holds_->all[static_cast<std::size_t>(std::countr_zero(own))].on_node;
+    const Hold& hold = holds_->all[static_cast<std::size_t>(std::countr_zero(own))];
     for (Spare& spare : spares_)
         if ((spare.beside & own) != 0) {
             if (held)
-                spare.left -= on_node;
+                spare.left -= hold.on(spare.node);
             else
-                spare.left += on_node;
+                spare.left += hold.on(spare.node);
         }
 }
 

@@ -16,27 +16,32 @@ namespace arena {
 namespace {
 
 /// The first nodes of the place that could hold the offer were they empty, as many as it takes or,
-/// with `all`, all of them; none where there are fewer. Nobody knows when one that is down comes
-/// back.
+/// with `all`, all of them; of an uneven one all that could give a GPU; none where there are fewer.
+/// Nobody knows when one that is down comes back.
 std::vector<NodeIndex> hosts_in(const Problem& problem, const Task& task, const Grid& grid,
                                 const Place& place, bool all) {
     const Snapshot& snapshot = problem.snapshot();
-    const auto wanted = static_cast<std::size_t>(grid.nodes);
+    const bool uneven = grid.is_uneven();
+    const std::int64_t least = uneven ? 1 : grid.gpus_per_node;
+    const std::int64_t wanted = uneven ? grid.gpus() : grid.nodes;
     const std::int32_t type = problem.type_of(grid.gpu_type);
     std::vector<NodeIndex> hosts;
     if (place.node_set >= snapshot.node_sets.size() ||
-        !allows(place, *task.job, grid.nodes, grid.gpus_per_node))
+        !(uneven ? allows_on_node(place, *task.job, 1) && place.max_nodes >= 2
+                 : allows(place, *task.job, grid.nodes, grid.gpus_per_node)))
         return hosts;
+    std::int64_t has = 0;
     for (const NodeIndex index : snapshot.node_sets[place.node_set]) {
         const NodeState& node = snapshot.nodes[index];
         if (!node.up || node.returning_s > 0 || problem.type_of_node(index) != type ||
-            node.total_gpus < grid.gpus_per_node)
+            node.total_gpus < least)
             continue;
         if (problem.fabric().is_outside(index)) continue;
         hosts.push_back(index);
-        if (!all && !problem.fabric().has_limits() && hosts.size() == wanted) break;
+        has += uneven ? node.total_gpus : 1;
+        if (!all && !problem.fabric().has_limits() && has >= wanted) break;
     }
-    if (hosts.size() < wanted || !problem.fabric().has_room(hosts, grid.nodes)) hosts.clear();
+    if (has < wanted || !problem.fabric().has_room(hosts, uneven ? 1 : grid.nodes)) hosts.clear();
     return hosts;
 }
 
@@ -58,6 +63,18 @@ const Offer* shape_for(const Problem& problem, const Task& task, std::span<const
             if (!offer->grid.is_uneven() && could_hold(problem, task, offer->grid)) return offer;
     }
     return nullptr;
+}
+
+/// The fastest uneven offer that could stand there; nullptr: none could.
+const Offer* pieces_for(const Problem& problem, const Task& task) {
+    const Offer* best = nullptr;
+    for (const Choice& choice : problem.choices(task))
+        for (const Offer* offer : problem.offers(choice))
+            if (offer->grid.is_uneven() &&
+                (best == nullptr || offer->estimate.iteration_s < best->estimate.iteration_s) &&
+                could_hold(problem, task, offer->grid))
+                best = offer;
+    return best;
 }
 
 /// Nodes that Slurm must leave to promised jobs if it starts this one by itself, at any time before
@@ -205,6 +222,18 @@ std::vector<Action> reservations(const Problem& problem, std::span<const double>
     return actions;
 }
 
+bool only_in_pieces(const Problem& problem, const Task& task) {
+    bool in_pieces = false;
+    for (const Choice& choice : problem.choices(task))
+        for (const Offer* offer : problem.offers(choice))
+            in_pieces = in_pieces || offer->grid.is_uneven();
+    if (!in_pieces) return false;
+    for (const Choice& choice : problem.choices(task))
+        for (const Offer* offer : problem.offers(choice))
+            if (!offer->grid.is_uneven() && could_hold(problem, task, offer->grid)) return false;
+    return pieces_for(problem, task) != nullptr;
+}
+
 void say_what_is_impossible(const Problem& problem, Decision& decision) {
     std::set<JobId> known;
     for (const Task& task : problem.tasks()) known.insert(task.job->id);
@@ -217,6 +246,7 @@ void say_what_is_impossible(const Problem& problem, Decision& decision) {
 std::string waiting_words(const Problem& problem, const Task& task, std::span<const double> values,
                           const Leftover& left) {
     const Offer* offer = shape_for(problem, task, values);
+    if (offer == nullptr) offer = pieces_for(problem, task);
     return offer ? waits_for(problem, task, *offer, left) : nowhere_words;
 }
 

@@ -12,9 +12,13 @@
 
 namespace arena {
 
-/// Nodes, ascending, of all the places of the task that could hold the offer were they empty; none:
-/// no place could.
+/// Nodes, ascending, of all the places of the task that could hold the offer, or a piece of an
+/// uneven one, were they empty; none: no place could.
 std::vector<NodeIndex> hosts_of(const Problem&, const Task&, const Offer&);
+
+/// Whether no nodes of the task, were they empty, could hold an offer with the same number of GPUs
+/// on each, but one whose pieces differ. O(its offers x nodes); 0 where it has no such offer.
+bool only_in_pieces(const Problem&, const Task&);
 
 /// What a decision leaves, for whoever is told why it waits.
 struct Leftover {

@@ -3,6 +3,7 @@
 #include "site/gpu_facts.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/text.h"
 #include "core/limits.h"
@@ -57,6 +58,10 @@ std::int64_t TypePool::largest() const {
     return best;
 }
 
+std::int64_t TypePool::total() const {
+    return std::accumulate(nodes_with_.begin(), nodes_with_.end(), std::int64_t{0});
+}
+
 std::int64_t TypePool::per_node() const {
     return nodes_with_.empty() ? 0 : static_cast<std::int64_t>(nodes_with_.size()) - 1;
 }
@@ -76,6 +81,17 @@ std::int64_t TypePool::fewest_nodes(std::int64_t gpus, std::int64_t group,
         if (each % group == 0 && gpus % each == 0 &&
             gpus / each <= nodes_with_[static_cast<std::size_t>(each)])
             return gpus / each;
+    return 0;
+}
+
+std::int64_t TypePool::fewest_in_pieces(std::int64_t gpus, std::int64_t most_each) const {
+    std::int64_t counted = 0;  // nodes with more than `each`, whose GPUs are taken off
+    for (std::int64_t each = std::min(per_node(), most_each); each >= 1; --each) {
+        const std::int64_t nodes = nodes_with_[static_cast<std::size_t>(each)] - counted;
+        if (nodes * each >= gpus) return counted + (gpus + each - 1) / each;
+        counted += nodes;
+        gpus -= nodes * each;
+    }
     return 0;
 }
 

@@ -47,6 +47,8 @@ class TypePool {
     [[nodiscard]] const std::string& type() const { return type_; }
     /// Most GPUs that one job can have.
     [[nodiscard]] std::int64_t largest() const;
+    /// Of all nodes together.
+    [[nodiscard]] std::int64_t total() const;
     /// Whether some nodes give exactly this many, the same number each and that a multiple of
     /// `group`.
     [[nodiscard]] bool can_place(std::int64_t gpus, std::int64_t group = 1) const;
@@ -54,6 +56,8 @@ class TypePool {
     /// and at most `most_each`; 0: none do.
     [[nodiscard]] std::int64_t fewest_nodes(std::int64_t gpus, std::int64_t group,
                                             std::int64_t most_each) const;
+    /// The fewest nodes that have so many together, at most `most_each` of each; 0: none do.
+    [[nodiscard]] std::int64_t fewest_in_pieces(std::int64_t gpus, std::int64_t most_each) const;
     /// Most GPUs of one node.
     [[nodiscard]] std::int64_t per_node() const;
     /// Whether a multiple of `step` in [min, max] can be placed, a multiple of `group` on each

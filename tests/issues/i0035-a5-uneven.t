@@ -145,5 +145,33 @@ ok "told to take two GPUs, it is moved" wait_until '[[ $(plan_of "$job") == 2xa4
 scontrol update JobId="$job" Comment=arena:gpus=4
 ok "and back to four, in pieces" wait_until '[[ $(plan_of "$job") == 3+1xa40 && $(job_state "$job") == RUNNING ]]'
 is "$(pieces "$job" | sed 's/:[0-9]*:[0-9]*\( \|$\)/\1/g')" "n1:3 n3:1" "the same as before"
+ok "all jobs go" none
+
+# ---- counts that no equal layout has --------------------------------------------------------------------------
+like "$(submit -t 60 -o /dev/null --arena-model=gpt2 --arena-batch=840 --arena-types=a40 --arena-launcher=lightning --arena-gpus=5 "$work/tasks")" \
+    'the same number of GPUs on each of its nodes: in partition main it can have 4 or 6 a40, not 5' \
+    "five GPUs are no count for lightning"
+long=$(ask --arena-gpus=5)
+ok "a job that may have pieces starts on five" starts "$long"
+is "$(plan_of "$long") $(pieces "$long" | sed 's/:[0-9]*:[0-9]*\( \|$\)/\1/g')" "4+1xa40 n1:4 n2:1" "on the fewest nodes"
+wide=$(ask --arena-gpus=10)
+ok "one of ten waits" wait_for_reason "$wide" 'waits for 4.4.2xa40: not enough free now'
+ok "and has a promise" wait_until '[[ $(arena explain "$wide") == *"in Slurm'"'"'s own order it would start at"*"with 4+4+2xa40"* ]]'
+like "$(arena queue)" 'by [0-9-]+ [0-9:]+ +waits for 4\+4\+2xa40' "which arena queue names"
+behind=$(submit -t 120 -o /dev/null --arena-model=gpt2 --arena-batch=840 --arena-types=a40 --arena-gpus=4 "$work/tasks")
+ok "a job behind it that would be longer than that waits" wait_for_reason "$behind" 'waits for 4xa40: expected to be free'
+passes=$(submit -t 30 -o /dev/null --arena-model=gpt2 --arena-batch=840 --arena-types=a40 --arena-gpus=4 "$work/tasks")
+ok "one that is over before starts" starts "$passes"
+scancel "$passes" "$long"
+ok "when the first is gone the ten start" starts "$wide"
+is "$(job_state "$behind")" PENDING "before the longer one"
+scancel "$wide"
+ok "which is next" starts "$behind"
+front=$(stock --gpus=a40:9)
+ok "an ordinary job of nine waits for it" wait_until '[[ $(job_state "$front") == PENDING ]]'
+later=$(ask --arena-gpus=5)
+ok "five GPUs that are free are not taken past an ordinary job" wait_for_reason "$later" 'waits behind an ordinary job'
+scancel "$front"
+ok "but once it is gone" starts "$later"
 ok "at last all jobs go" none
 done_testing

@@ -40,8 +40,10 @@ SiteFacts site() {
 
 /// Of whatever launcher that is the default.
 Request unnamed(const std::vector<Setting>& more = {}) {
-    std::vector<Setting> settings = {{"model", "gpt2"}, {"batch", "64"}};
+    std::vector<Setting> settings = {{"model", "gpt2"}};
     settings.insert(settings.end(), more.begin(), more.end());
+    const auto is_batch = [](const Setting& s) { return s.first == "batch"; };
+    if (std::none_of(more.begin(), more.end(), is_batch)) settings.emplace_back("batch", "64");
     return must(build_request(settings, {}, {}));
 }
 
@@ -110,6 +112,14 @@ TEST(a_job_has_one_type_and_the_same_count_on_every_node) {
     ck_assert(pool.can_place_any(5, 65536, 8));
     ck_assert(!pool.can_place_any(5, 65536, 5));
     ck_assert_int_eq(TypePool("none").largest(), 0);
+    ck_assert_int_eq(pool.total(), 10);
+    for (const auto& [gpus, nodes] : std::vector<std::pair<std::int64_t, std::int64_t>>{
+             {3, 1}, {5, 2}, {8, 2}, {9, 3}, {10, 3}})
+        ck_assert_int_eq(pool.fewest_in_pieces(gpus, 4), nodes);
+    ck_assert_int_eq(pool.fewest_in_pieces(11, 4), 0);
+    ck_assert_int_eq(pool.fewest_in_pieces(5, 2), 3);  // at most two of each node
+    ck_assert_int_eq(pool.fewest_in_pieces(5, 1), 0);
+    ck_assert_int_eq(TypePool("none").fewest_in_pieces(1, 8), 0);
 }
 
 // ---- submit ------------------------------------------------------------------------------------
@@ -258,7 +268,13 @@ TEST(requests_that_the_cluster_cannot_serve_are_refused) {
     refused(request({{"types", "v100"}}), f, "partition main has no node");
     refused(request({{"gpus", "9-64"}}), f, "8 a40, 4 h100");
     refused(request({{"types", "h100"}, {"gpus", "5-64"}}), f, "4 h100");
-    refused(request({{"gpus", "7"}}), f, "--arena-gpus");
+    refused(request({{"gpus", "7"}, {"batch", "840"}, {"launcher", "lightning"}}), f,
+            "--arena-gpus");
+    // Four of one node and three of another, where the launcher starts ranks so.
+    (void)accepted(request({{"gpus", "7"}, {"batch", "840"}}), f);
+    (void)accepted(request({{"gpus", "7"}, {"batch", "840"}, {"plan", "dp7"}}), f);
+    refused(request({{"gpus", "7"}, {"batch", "840"}, {"plan", "pp7"}}), f, "7 GPUs of one type");
+    refused(request({{"gpus", "9"}}), f, "at least 9 GPUs of one type are asked for");
     refused(request({{"plan", "pp12,dp1,tp1"}}), f, "--arena-plan");
     refused(request({{"plan", "dp16"}}), f, "a multiple of 16");
     accepted(request({{"gpus", "2-64"}}), f);
@@ -352,9 +368,6 @@ TEST(a_comment_is_checked_as_a_submission) {
              {"arena:gpus=9-64",
               "Comment=arena:gpus: at least 9 GPUs of one type are asked for; a job in "
               "partition main can have at most 8 a40, 4 h100"},
-             {"arena:gpus=5",
-              "Comment=arena:gpus: a job has the same number of GPUs on each of its nodes: in "
-              "partition main it can have 4 or 6 a40, not 5"},
              {"arena:types=a100",
               "Comment=arena:types: this cluster has no GPU type 'a100'; it has a40, h100, "
               "l4, v100"}}) {
@@ -362,6 +375,13 @@ TEST(a_comment_is_checked_as_a_submission) {
         ck_assert_msg(!changed.ok(), "taken: %s", comment.c_str());
         same(changed.error().message(), sentence);
     }
+    ck_assert(change("arena:gpus=5")->has_value());
+    const auto equal = change_record(
+        accepted(request({{"batch", "840"}, {"launcher", "lightning"}}), batch_job()).record,
+        "arena:gpus=5", 0, cluster(), site());
+    same(equal.error().message(),
+         "Comment=arena:gpus: a job has the same number of GPUs on each of its nodes: in "
+         "partition main it can have 4 or 6 a40, not 5");
 }
 
 TEST(estimates_survive_their_text_form_and_nothing_else_does) {
@@ -445,7 +465,11 @@ TEST(what_slurm_refuses_at_once_is_refused) {
             "8 GPUs take at least 2 nodes here; partition main (MaxNodes, EnforcePartLimits=ALL) "
             "allows a job 1");
     (void)accepted(request({{"gpus", "4-8"}}), with({one_node}));
-    refused(request({{"gpus", "5-8"}}), with({one_node}), "6 GPUs take at least 2 nodes");
+    refused(request({{"gpus", "5-8"}}), with({one_node}), "5 GPUs take at least 2 nodes");
+    refused(request({{"gpus", "7"}, {"batch", "840"}}), with({one_node}),
+            "7 GPUs take at least 2 nodes");
+    refused(request({{"gpus", "7"}, {"batch", "840"}}),
+            with({{HardLimit::Of::gpus_per_node, 3, "QOS tiny"}}), "QOS tiny");
     refused(request({{"gpus", "2"}, {"plan", "tp2"}}),
             with({{HardLimit::Of::gpus_per_node, 1, "QOS thin"}}), "QOS thin allows");
     (void)accepted(request({{"gpus", "2"}}), with({{HardLimit::Of::gpus_per_node, 1, "QOS thin"}}));

@@ -717,7 +717,10 @@ void Intake::add_waiting(const JobView& job, const SharedRequest& wanted, OfferL
     if (!job.facts.held) state.current = books_.requests.plan(job.id, job.offer_json);
     if (const auto told = books_.patience.find(job.id); told != books_.patience.end())
         state.patient_until_s = told->second;
-    round_.offers.emplace(job.id, is_left_to_slurm(job) ? equal_ones(open) : open);
+    const SharedOffers equal = is_left_to_slurm(job) ? equal_ones(open) : open;
+    // What can be had in pieces only waits until it is Arena that may start it.
+    const bool waits_for_pieces = !can_hold(state, job.node_set, *wanted, equal.get());
+    round_.offers.emplace(job.id, waits_for_pieces ? open : equal);
     if (role == Role::waits && !job.ordinary_ahead()) ++round_.ahead.ready;
     take_part(job, wanted, std::move(state), std::move(offers), role);
 }

@@ -98,7 +98,10 @@ NodeNeeds needs_of(const JobState& share, const Request& request) {
 bool can_hold_any(const std::vector<TypePool>& pools, const std::vector<Offer>& offers) {
     const auto holds = [&](const Offer& offer) {
         return std::any_of(pools.begin(), pools.end(), [&](const TypePool& pool) {
-            return pool.type() == offer.grid.gpu_type && pool.can_place(offer.grid.gpus());
+            if (pool.type() != offer.grid.gpu_type) return false;
+            const std::int64_t gpus = offer.grid.gpus();
+            return offer.grid.is_uneven() ? pool.fewest_in_pieces(gpus, pool.per_node()) > 0
+                                          : pool.can_place(gpus);
         });
     };
     return std::any_of(offers.begin(), offers.end(), holds);

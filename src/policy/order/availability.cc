@@ -9,6 +9,7 @@
 
 #include "policy/fabric.h"
 #include "policy/places.h"
+#include "policy/reservation.h"
 
 namespace arena {
 namespace {
@@ -20,6 +21,10 @@ constexpr double year_s = 365.0 * 86400;
 bool holds(const Resources& free, const JobState& job, std::int64_t gpus) {
     return free.gpus >= gpus && free.cpus >= gpus * job.cpus_per_gpu &&
            free.memory_mb >= gpus * job.memory_mb_per_gpu;
+}
+
+bool ends_before(double end_s, const Availability::Start& other) {
+    return other.choice == nullptr || end_s < other.in_s + other.run_s;
 }
 
 }  // namespace
@@ -193,37 +198,17 @@ std::vector<NodeIndex> Availability::nodes_of(std::span<const Window> open,
     return nodes;
 }
 
-/// Sweeps over the starts that nodes allow, until enough allow the same.
-void Availability::try_layout(const Task& task, const Choice& choice, const Place& place,
-                              const Offer& offer, std::int64_t per_node, Start& best) const {
-    const auto wanted = static_cast<std::size_t>(choice.gpus / per_node);
-    if (!allows(place, *task.job, choice.gpus / per_node, per_node)) return;
-    if (place.node_set >= known_->in_set.size()) return;
-    const double run_s = problem_->run_s(task, offer);
-    if (best.choice != nullptr && run_s >= best.in_s + best.run_s) return;
-    const bool unknown = task.job->time_limit_s <= 0 && !(task.job->remaining_iterations > 0);
-    const double stay_s = std::max(run_s, unknown ? year_s : task.job->time_limit_s);
-    const Windows& windows = windows_for(*task.job, choice.type, place.node_set, per_node, stay_s);
-    const std::vector<Window>& list = windows.list;
-    if (list.size() < wanted) return;
-    const auto found = [&](double at_s, std::span<const Window> open) {
-        std::vector<NodeIndex> nodes = nodes_of(open, wanted);
-        if (nodes.empty()) return false;
-        std::sort(nodes.begin(), nodes.end());
-        best = {&choice, &offer, at_s, run_s, stay_s, per_node, std::move(nodes)};
-        return true;
-    };
-    const auto is_better = [&](double at_s) {
-        return best.choice == nullptr || at_s + run_s < best.in_s + best.run_s;
-    };
-    if (!windows.close && !problem_->fabric().has_limits()) {
-        const double at_s = list[wanted - 1].from_s;
-        if (!is_better(at_s)) return;
-        const auto end = std::partition_point(
-            list.begin(), list.end(), [&](const Window& window) { return window.from_s <= at_s; });
-        (void)found(at_s, {list.begin(), end});
-        return;
-    }
+/// How long it keeps the nodes from others, by its limit; without one as Slurm's backfill has it.
+double Availability::stay_s(const JobState& job, double run_s) const {
+    const bool unknown = job.time_limit_s <= 0 && !(job.remaining_iterations > 0);
+    return std::max(run_s, unknown ? year_s : job.time_limit_s);
+}
+
+/// Asks `found(at_s, open windows)` at each start that enough of them allow, until it is true or
+/// no later start would be better.
+template <typename Better, typename Found>
+void Availability::sweep(const std::vector<Window>& list, std::size_t wanted, Better is_better,
+                         Found found) {
     std::vector<Window> open;
     for (std::size_t w = 0; w < list.size(); ++w) {
         const double at_s = list[w].from_s;
@@ -236,11 +221,109 @@ void Availability::try_layout(const Task& task, const Choice& choice, const Plac
     }
 }
 
+void Availability::try_layout(const Task& task, const Choice& choice, const Place& place,
+                              const Offer& offer, std::int64_t per_node, Start& best) const {
+    const auto wanted = static_cast<std::size_t>(choice.gpus / per_node);
+    if (!allows(place, *task.job, choice.gpus / per_node, per_node)) return;
+    if (place.node_set >= known_->in_set.size()) return;
+    const double run_s = problem_->run_s(task, offer);
+    if (!ends_before(run_s, best)) return;
+    const double stays_s = stay_s(*task.job, run_s);
+    const Windows& windows = windows_for(*task.job, choice.type, place.node_set, per_node, stays_s);
+    const std::vector<Window>& list = windows.list;
+    if (list.size() < wanted) return;
+    const auto is_better = [&](double at_s) { return ends_before(at_s + run_s, best); };
+    const auto found = [&](double at_s, std::span<const Window> open) {
+        std::vector<NodeIndex> nodes = nodes_of(open, wanted);
+        if (nodes.empty()) return false;
+        std::sort(nodes.begin(), nodes.end());
+        best = {&choice, &offer, at_s, run_s, stays_s, per_node, std::move(nodes)};
+        return true;
+    };
+    if (windows.close || problem_->fabric().has_limits())
+        return sweep(list, wanted, is_better, found);
+    const double at_s = list[wanted - 1].from_s;
+    if (!is_better(at_s)) return;
+    const auto end = std::partition_point(
+        list.begin(), list.end(), [&](const Window& window) { return window.from_s <= at_s; });
+    (void)found(at_s, {list.begin(), end});
+}
+
+/// A node that could give g GPUs is open g times: for one of them, for two, up to g.
+void Availability::try_pieces(const Task& task, const Choice& choice, const Place& place,
+                              const Offer& offer, Start& best) const {
+    if (place.node_set >= known_->in_set.size()) return;
+    const double run_s = problem_->run_s(task, offer);
+    const double stays_s = stay_s(*task.job, run_s);
+    std::vector<Window> list;
+    for (std::int64_t g = 1; g < choice.gpus && allows_on_node(place, *task.job, g); ++g) {
+        const Windows& windows = windows_for(*task.job, choice.type, place.node_set, g, stays_s);
+        if (windows.list.empty()) break;
+        list.insert(list.end(), windows.list.begin(), windows.list.end());
+    }
+    std::stable_sort(list.begin(), list.end(), [](const Window& a, const Window& b) {
+        return std::tie(a.from_s, a.node) < std::tie(b.from_s, b.node);
+    });
+    sweep(
+        list, static_cast<std::size_t>(choice.gpus),
+        [&](double at_s) { return ends_before(at_s + run_s, best); },
+        [&](double at_s, std::span<const Window> open) {
+            Start start{.choice = &choice,
+                        .offer = &offer,
+                        .in_s = at_s,
+                        .run_s = run_s,
+                        .stay_s = stays_s};
+            if (!take_pieces(open, place, choice.gpus, start)) return false;
+            best = std::move(start);
+            return true;
+        });
+}
+
+/// On the fewest nodes, the largest pieces first; where not every set of nodes is a job's, below
+/// one leaf, as packing takes them.
+bool Availability::take_pieces(std::span<const Window> open, const Place& place, std::int64_t gpus,
+                               Start& start) const {
+    const Fabric& fabric = problem_->fabric();
+    std::map<std::pair<std::uint32_t, NodeIndex>, std::int64_t> most;
+    for (const Window& window : open)
+        ++most[{fabric.has_limits() ? fabric.leaf_of(window.node) : 0, window.node}];
+    for (auto leaf = most.begin(); leaf != most.end();) {
+        std::vector<std::pair<std::int64_t, NodeIndex>> pieces;  // the largest first
+        const std::uint32_t of = leaf->first.first;
+        for (; leaf != most.end() && leaf->first.first == of; ++leaf)
+            pieces.emplace_back(-leaf->second, leaf->first.second);
+        std::sort(pieces.begin(), pieces.end());
+        std::map<NodeIndex, std::int64_t> taken;
+        std::int64_t left = gpus;
+        for (std::size_t p = 0; p < pieces.size() && left > 0; ++p) {
+            const std::int64_t piece = std::min(-pieces[p].first, left);
+            taken[pieces[p].second] = piece;
+            left -= piece;
+        }
+        const auto nodes = std::ssize(taken);
+        if (left > 0 || nodes < place.min_nodes || nodes > place.max_nodes) continue;
+        Grid grid;
+        std::vector<std::int64_t> split;
+        for (const auto& [node, piece] : taken) {
+            start.nodes.push_back(node);
+            split.push_back(piece);
+        }
+        set_split(grid, std::move(split));
+        start.gpus_per_node = grid.gpus_per_node;
+        start.split = std::move(grid.split);
+        return true;
+    }
+    return false;
+}
+
 Availability::Start Availability::first_end(const Task& task, const Choice& choice) const {
     Start best;
     const auto layout = [&](const Offer& offer, std::int64_t per_node) {
         (void)any_place(*task.job, [&](const Place& place, std::uint32_t) {
-            try_layout(task, choice, place, offer, per_node, best);
+            if (offer.grid.is_uneven())
+                try_pieces(task, choice, place, offer, best);
+            else
+                try_layout(task, choice, place, offer, per_node, best);
             return false;
         });
     };
@@ -251,6 +334,9 @@ Availability::Start Availability::first_end(const Task& task, const Choice& choi
         if (best.choice != nullptr && best.in_s <= 0) break;
         if (choice.gpus % g == 0) layout(*offers.front(), g);
     }
+    if (best.choice != nullptr || !only_in_pieces(*problem_, task)) return best;
+    for (const Offer* offer : offers)
+        if (offer->grid.is_uneven()) layout(*offer, 0);
     return best;
 }
 
@@ -269,20 +355,18 @@ Availability::Start Availability::in_slurm(const Task& task) const {
     return best;
 }
 
-void Availability::occupy(const Task& task, const Start& start, std::int64_t gpus_per_node) {
-    for (const NodeIndex n : start.nodes) {
+void Availability::occupy(const Task& task, const Start& start, std::int64_t sign) {
+    for (std::size_t at = 0; at < start.nodes.size(); ++at) {
+        const NodeIndex n = start.nodes[at];
+        const std::int64_t gpus = sign * start.gpus_on(at);
         forget_windows(n);
-        give(n, start.in_s, -gpus_per_node, *task.job);
-        give(n, start.in_s + start.stay_s, gpus_per_node, *task.job);
+        give(n, start.in_s, -gpus, *task.job);
+        give(n, start.in_s + start.stay_s, gpus, *task.job);
     }
 }
 
-void Availability::take(const Task& task, const Start& start) {
-    occupy(task, start, start.gpus_per_node);
-}
+void Availability::take(const Task& task, const Start& start) { occupy(task, start, 1); }
 
-void Availability::give_back(const Task& task, const Start& start) {
-    occupy(task, start, -start.gpus_per_node);
-}
+void Availability::give_back(const Task& task, const Start& start) { occupy(task, start, -1); }
 
 }  // namespace arena

@@ -41,10 +41,15 @@ class Availability {
         double run_s = 0;   ///< from then until its work is done, with a start or restart
         double stay_s = 0;  ///< at most, by its limit: so long it keeps the nodes from others
         std::int64_t gpus_per_node = 0;
-        std::vector<NodeIndex> nodes;  ///< ascending; see take_first()
+        std::vector<NodeIndex> nodes;          ///< ascending; see take_first()
+        std::vector<std::int64_t> split = {};  ///< as Grid::split
+        [[nodiscard]] std::int64_t gpus_on(std::size_t node) const {
+            return split.empty() ? gpus_per_node : split[node];
+        }
     };
-    /// The start of the choice, in one of its layouts, that ends first; uneven ones aside: what is
-    /// free in pieces is only ever taken as it is now.
+    /// The start of the choice, in one of its layouts, that ends first. Pieces that differ are
+    /// planned ahead only where no nodes will ever have an equal layout: else they are taken as
+    /// they are free, or not at all.
     [[nodiscard]] Start first_end(const Task&, const Choice&) const;
     /// That of the task in Slurm's own schedule: as it would have been asked of Slurm; where nobody
     /// knows that, of all choices the one that ends first, and of those that end together the
@@ -68,7 +73,7 @@ class Availability {
         NodeIndex node;
     };
     void give(NodeIndex, double in_s, std::int64_t gpus, const JobState&);
-    void occupy(const Task&, const Start&, std::int64_t gpus_per_node);
+    void occupy(const Task&, const Start&, std::int64_t sign);
     void change(NodeIndex, double in_s, const Resources&);
     void forget_windows(NodeIndex);
     /// Windows of all nodes that a layout may have, by start, then node.
@@ -85,6 +90,12 @@ class Availability {
                                                   std::size_t wanted) const;
     void try_layout(const Task&, const Choice&, const Place&, const Offer&, std::int64_t per_node,
                     Start& best) const;
+    void try_pieces(const Task&, const Choice&, const Place&, const Offer&, Start& best) const;
+    [[nodiscard]] bool take_pieces(std::span<const Window> open, const Place&, std::int64_t gpus,
+                                   Start&) const;
+    [[nodiscard]] double stay_s(const JobState&, double run_s) const;
+    template <typename Better, typename Found>
+    static void sweep(const std::vector<Window>&, std::size_t wanted, Better, Found);
 
     const Problem* problem_;
     struct Known;

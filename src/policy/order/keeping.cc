@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "policy/order/availability.h"
+#include "policy/reservation.h"
 
 namespace arena {
 namespace {
@@ -41,6 +42,8 @@ class Keeper {
         return here ? Problem::time_left_s(task, choice) + problem_.restart_left_s(task)
                     : problem_.run_s(task, choice);
     }
+    /// Nobody gives way for pieces that differ.
+    [[nodiscard]] bool has_way(std::size_t i) const { return !only_in_pieces(problem_, task(i)); }
     void keep_running(std::size_t i);
     void find_yielding();
     void look_as(std::size_t i);
@@ -96,14 +99,16 @@ void Keeper::find_yielding() {
 
 /// What is free is what is so for the task: those behind it give way.
 void Keeper::look_as(std::size_t i) {
+    const bool gives_way = manner_.gives_way && has_way(i);
     for (const auto& [j, in_s] : yielding_)
-        free_.give_way(
-            j, manner_.gives_way && order_.place[j] > place(i) ? in_s : Availability::at_its_end);
+        free_.give_way(j,
+                       gives_way && order_.place[j] > place(i) ? in_s : Availability::at_its_end);
 }
 
 std::vector<bool> Keeper::who_gives_way(std::size_t i) const {
     const auto& jobs = problem_.snapshot().jobs;
     std::vector<bool> gives_way(jobs.size(), false);
+    if (!has_way(i)) return gives_way;
     for (const Task& other : problem_.tasks()) {
         const std::size_t j = problem_.job_of(other);
         gives_way[j] = !other.runs() && other.job->elastic && order_.place[j] > place(i);
@@ -218,14 +223,16 @@ void Keeper::hold(const Held& held) {
     const double latest_s =
         is_before_another(held) ? start.in_s : std::max(left_s(own) - start.run_s, start.in_s);
     const auto number = static_cast<std::uint32_t>(result_.holds.all.size());
-    result_.holds.all.push_back({own.job->id, problem_.snapshot().time_s + latest_s,
-                                 held.lost ? 0 : own.job->due_s, who_gives_way(held.task),
-                                 resources_of(*own.job, start.gpus_per_node)});
+    Hold made{own.job->id, problem_.snapshot().time_s + latest_s, held.lost ? 0 : own.job->due_s,
+              who_gives_way(held.task), resources_of(*own.job, start.gpus_per_node)};
+    for (std::size_t n = 0; n < start.split.size(); ++n)
+        made.on_each.emplace(start.nodes[n], resources_of(*own.job, start.split[n]));
+    result_.holds.all.push_back(std::move(made));
     look_as(held.task);
     const bool is_there = stands(held, latest_s);
     for (const NodeIndex n : start.nodes) {
         Resources left = free_.free_at(n, latest_s);
-        if (!is_there) left -= result_.holds.all.back().on_node;
+        if (!is_there) left -= result_.holds.all.back().on(n);
         std::uint32_t beside = 0;
         for (std::size_t h = 0; h < held_.size(); ++h)
             if (h != number && stands(held_[h], latest_s) && has_node(held_[h], n))
