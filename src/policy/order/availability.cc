@@ -272,7 +272,8 @@ void Availability::try_pieces(const Task& task, const Choice& choice, const Plac
                         .offer = &offer,
                         .in_s = at_s,
                         .run_s = run_s,
-                        .stay_s = stays_s};
+                        .stay_s = stays_s,
+                        .nodes = {}};
             if (!take_pieces(open, place, choice.gpus, start)) return false;
             best = std::move(start);
             return true;
