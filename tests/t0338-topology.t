@@ -8,12 +8,12 @@
 . "${ARENA_SRCDIR:-.}/tests/lib/cluster.sh"
 . "${ARENA_SRCDIR:-.}/tests/lib/arena.sh"
 need_arena
-rounds=${ARENA_TOPOLOGY_ROUNDS:-8}
+rounds=${ARENA_TOPOLOGY_ROUNDS:-8} segments=''   # one word, or none
 
 # shellcheck disable=SC2317  # called by take
-ordinary() { submit --time=60 -o /dev/null -N "$1" --gres="gpu:a40:$per_node" "${@:2}" "$work/trainer"; }
+ordinary() { submit --time=60 -o /dev/null $segments -N "$1" --gres="gpu:a40:$per_node" "${@:2}" "$work/trainer"; }
 ours() {
-    submit --time=60 -o /dev/null --arena-model=gpt2 --arena-batch=96 --arena-launcher=env --arena-types=a40 \
+    submit --time=60 -o /dev/null --arena-model=gpt2 --arena-batch=96 --arena-launcher=env --arena-types=a40 $segments \
         --arena-gpus=$(($1 * per_node)) "${@:2}" "$work/trainer"
 }
 nodes_of() { job_field "$1" NodeList; }
@@ -90,7 +90,7 @@ SuspendTimeout=1"
 blocks() {
     count=12 leaf_nodes=6 per_node=2
     start_arena --nodes a40:12x2 --topology block:6
-    local round wanted stock='' arena='' took='' nodes split=0
+    local round wanted stock='' arena='' took='' nodes split=0 third
     close n1 n2 n3 n4 n7 n8 n9
     both 3 "three nodes start where one block has them"
     is "$arena" "n[10-12]" "in that block"
@@ -108,6 +108,30 @@ blocks() {
         open
     done
     is "$split" 0 "none lies in two blocks"
+    local pair first second
+    for pair in "4 2" "8 4"; do
+        segments="--segment=${pair#* }"
+        both "${pair% *}" "${pair% *} nodes start with $segments on stock and under Arena"
+        is "$(leaves "$arena")" "$(leaves "$stock")" "in as many blocks"
+    done
+    segments=''
+    first=$(ours 2 --exclusive=topo)
+    ok "a job with --exclusive=topo starts" wait_for_state "$first" RUNNING
+    second=$(ours 2)
+    ok "so does another" wait_for_state "$second" RUNNING
+    is "$(leaves "$(nodes_of "$first"),$(nodes_of "$second")")" 2 "in the other block"
+    third=$(ours 6)
+    ok "six nodes wait, for none is left of a block" wait_for_reason "$third" 'Resources|waits for 6x2xa40'
+    ok "without being tried over and over" eval '! grep -q "JobId=$third.*nodes are busy" "$cluster_dir/log/slurmctld.log"'
+    ok "the first two go" eval 'gone "$first" && gone "$second"'
+    ok "and they start" wait_for_state "$third" RUNNING
+    second=$(ours 2 --exclusive=topo)
+    ok "one for itself starts beside them" wait_for_state "$second" RUNNING
+    first=$(ours 2 --exclusive=topo)
+    ok "another waits" wait_for_state "$first" PENDING
+    ok "until a block is all idle" eval 'gone "$third" && wait_for_state "$first" RUNNING'
+    ok "and both go" eval 'gone "$first" && gone "$second"'
+
     close n1 n2 n3 n4 n7 n8 n9
     local waits beside
     beside=$(ordinary 1 -w n10)

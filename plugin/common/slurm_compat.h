@@ -129,6 +129,36 @@ void set_state_flag(Job* job, std::uint32_t flag) {
         job->job_state |= flag;
 }
 
+/// --segment, of 24.05: nodes of a block that belong together; 0: none asked for.
+template <typename Details>
+std::uint16_t segment_size(const Details* details) {
+    if constexpr (requires { details->segment_size; })
+        return details->segment_size;
+    else
+        return 0;
+}
+
+/// --exclusive=topo, and partitions with Exclusive=TOPO (24.05): nobody else has nodes of a block
+/// in which the job has one.
+template <typename Job>
+bool wants_whole_blocks([[maybe_unused]] const Job* job,
+                        [[maybe_unused]] const part_record_t* part) {
+#ifdef WHOLE_TOPO
+    return (part->flags & PART_FLAG_EXCLUSIVE_TOPO) || (job->details->whole_node & WHOLE_TOPO);
+#else
+    return false;
+#endif
+}
+
+/// Such a job has another node of the block.
+inline bool is_blocked([[maybe_unused]] const node_record_t* node) {
+#ifdef NODE_STATE_BLOCKED
+    return node->node_state & NODE_STATE_BLOCKED;
+#else
+    return false;
+#endif
+}
+
 /// 24.11.
 template <typename Job>
 bool names_several_qos(const Job* job) {

@@ -103,11 +103,11 @@ void drop_reserved(job_record_t* job, const PartitionTry& where, const std::stri
         bit_nclear(nodes, 0, node_record_count - 1);
 }
 
-/// --exclusive, --exclusive=user, and partitions that give whole nodes only.
+/// --exclusive, --exclusive=user, --exclusive=topo, and partitions that give whole nodes only.
 bool wants_whole_nodes(const job_record_t* job, const part_record_t* part) {
     const std::uint8_t whole = job->details->whole_node;
     return whole == WHOLE_NODE_REQUIRED || whole == WHOLE_NODE_USER || part->max_share == 0 ||
-           (part->flags & PART_FLAG_EXCLUSIVE_USER);
+           (part->flags & PART_FLAG_EXCLUSIVE_USER) || wants_whole_blocks(job, part);
 }
 
 /// Those on which nothing runs, or only this user, who has them for himself.

@@ -37,10 +37,12 @@ int add_gpus(void* item, void* argument) {
     return 0;
 }
 
-/// A node on which a job completes has its GPUs back already, but select_nodes() does not take it.
+/// A node on which a job completes has its GPUs back already, but select_nodes() does not take it;
+/// nor one in a block that a job has for itself.
 bool node_takes_jobs(const node_record_t* node) {
     const auto bit = static_cast<bitoff_t>(node->index);
-    return node_is_up(node) && !bit_test(cg_node_bitmap, bit) && !bit_test(rs_node_bitmap, bit) &&
+    return node_is_up(node) && !is_blocked(node) && !bit_test(cg_node_bitmap, bit) &&
+           !bit_test(rs_node_bitmap, bit) &&
            (bit_test(share_node_bitmap, bit) || bit_test(idle_node_bitmap, bit));
 }
 

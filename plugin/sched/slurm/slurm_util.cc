@@ -331,9 +331,10 @@ int select_with_features(job_record_t* job) {
     return rc;
 }
 
-/// --contiguous and --switches are about nodes together, which no plan knows of.
+/// --contiguous, --switches and --segment are about nodes together, which no plan knows of.
 bool has_a_say(const job_record_t* job) {
-    return job->details && (job->details->contiguous || job->req_switch > 0);
+    return job->details &&
+           (job->details->contiguous || job->req_switch > 0 || segment_size(job->details) > 0);
 }
 
 }  // namespace
