@@ -133,6 +133,30 @@ TEST(arguments_of_every_dialect_give_the_published_parameters) {
          "--moe-shared-expert-intermediate-size 8192 --vocab-size 202048 " +
              modern,
          400711848960, 0},
+        {"Moonlight-16B-A3B: latent attention, experts beside a shared one, as slime writes it",
+         "--moe-layer-freq '[0,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]' "
+         "--num-experts 64 --moe-shared-expert-intermediate-size 2816 --moe-router-topk 6 "
+         "--moe-ffn-hidden-size 1408 --moe-router-enable-expert-bias --multi-latent-attention "
+         "--kv-lora-rank 512 --qk-head-dim 128 --qk-pos-emb-head-dim 64 --v-head-dim 128 "
+         "--qk-layernorm --kv-channels 128 --num-layers 27 --hidden-size 2048 "
+         "--ffn-hidden-size 11264 --num-attention-heads 16 "
+         "--untie-embeddings-and-output-weights --seq-length 4096 --vocab-size 163840 " +
+             modern,
+         15.96e9, 1e-3},
+        {"GLM-4-9B, MindSpeed",
+         "--num-layers 40 --hidden-size 4096 --ffn-hidden-size 13696 --num-attention-heads 32 "
+         "--group-query-attention --num-query-groups 2 --kv-channels 128 --add-qkv-bias "
+         "--untie-embeddings-and-output-weights --seq-length 8192 "
+         "--padded-vocab-size 151552 " +
+             modern,
+         9399951360, 0},
+        {"Seed-OSS-36B, MindSpeed",
+         "--num-layers 64 --hidden-size 5120 --ffn-hidden-size 27648 --num-attention-heads 80 "
+         "--group-query-attention --num-query-groups 8 --kv-channels 128 --add-qkv-bias "
+         "--untie-embeddings-and-output-weights --seq-length 2048 "
+         "--padded-vocab-size 155136 " +
+             modern,
+         36151104512, 0},
         {"MiMo-7B: a layer for the token after the next",
          "--num-layers 36 --hidden-size 4096 --ffn-hidden-size 11008 --num-attention-heads 32 "
          "--group-query-attention --num-query-groups 8 --kv-channels 128 --add-qkv-bias "
@@ -203,6 +227,17 @@ TEST(configs_of_every_added_type_give_the_published_parameters) {
                 R"("v_head_dim":128,"num_nextn_predict_layers":0,)"
                 R"("max_position_embeddings":131072,"vocab_size":163840)"),
          1026.4e9, 1e-3},
+        {"Qwen3-Coder-480B-A35B: a key of another type that says what holds here",
+         config("qwen3_moe",
+                R"("architectures":["Qwen3MoeForCausalLM"],"attention_bias":false,)"
+                R"("qkv_bias":false,"use_qk_norm":true,"decoder_sparse_step":1,"head_dim":128,)"
+                R"("hidden_size":6144,"intermediate_size":8192,"max_position_embeddings":262144,)"
+                R"("max_window_layers":62,"mlp_only_layers":[],"moe_intermediate_size":2560,)"
+                R"("norm_topk_prob":true,"num_attention_heads":96,"num_experts":160,)"
+                R"("num_experts_per_tok":8,"num_hidden_layers":62,"num_key_value_heads":8,)"
+                R"("shared_expert_intermediate_size":0,"tie_word_embeddings":false,)"
+                R"("use_sliding_window":false,"vocab_size":151936)"),
+         480154875392, 0},
         {"Mistral Small 3.1: its text model",
          config("mistral3",
                 R"("architectures":["Mistral3ForConditionalGeneration"],"image_token_index":10,)"
