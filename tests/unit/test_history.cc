@@ -199,6 +199,33 @@ TEST(a_new_slurmctld_reads_the_history) {
     ck_assert(past["over"].get<bool>());  // it ended while nobody looked
 }
 
+TEST(a_new_scheduler_knows_why_a_job_was_started) {
+    LiveScene scene;
+    JobView& job = scene.of_user(1, 10, "first");
+    auto scheduler = scene.scheduler();
+    scheduler->round();
+    const auto told = [&] {
+        return Json::parse(scheduler->history_json(1, {false, 10, true}))["events"];
+    };
+    const Json before = told();
+    const std::string why = Json::parse(scheduler->explain(1))["reason"];
+    ck_assert(!why.empty());
+    job.facts.state = HostJobState::running;
+    job.facts.held = false;
+    job.facts.mark->phase = Phase::started;
+    job.offer_json = to_json(scene.host.last_shape.offer);
+    job.start_s = 1000;
+    job.nodes = {0};
+    scene.host.view.snapshot.nodes[0].free_gpus = 0;
+    scheduler.reset();
+    scheduler = scene.scheduler();
+    scheduler->take_over({});
+    scene.host.view.snapshot.time_s = 1100;
+    scheduler->round();
+    ck_assert_msg(told() == before, "%s", told().dump().c_str());
+    ck_assert(Json::parse(scheduler->explain(1))["reason"] == why);
+}
+
 TEST(everybody_sees_what_private_data_leaves) {
     LiveScene scene;
     scene.of_user(1, 10, "<script>alert(1)</script>\n\"x\\");

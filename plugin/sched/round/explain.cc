@@ -90,11 +90,25 @@ std::string words_for_history(JobId job, const JobStatus& status, const Books& b
     return text;
 }
 
+/// Of a job that ran before this scheduler did: why it was started stands in the history alone.
+void recall_reason(JobId job, JobStatus& status, const JobHistory& history) {
+    if (status.told != 0 || status.state != "running" || !status.reason.empty()) return;
+    const JobPast* past = history.find(job);
+    if (past == nullptr || past->over || past->uid != status.uid || !status.chosen) return;
+    const JobEvent& last = past->events.back();
+    const std::size_t shape_ends = last.text.find(": ");
+    if (last.state != status.state || shape_ends == std::string::npos) return;
+    if (!last.text.starts_with(short_form(*status.chosen) + " ")) return;
+    status.reason = last.text.substr(shape_ends + 2);
+    status.told = sum_of(status);
+}
+
 }  // namespace
 
 void note_history(Books& books, double now_s) {
     for (auto& [job, status] : books.statuses) {
         if (status.state.empty()) continue;
+        recall_reason(job, status, books.history);
         const std::size_t sum = sum_of(status);
         if (sum == status.told) continue;
         if (books.history.note({.at_s = now_s,
