@@ -100,7 +100,8 @@ std::map<JobId, JobUse> Books::uses_of(const std::vector<EndedJob>& ended) {
         uses[end.job.id] = {
             .used = used,
             .account = end.job.account,
-            .text = fmt::format("used {:.2g} of its {}", used,
+            .text = fmt::format("used {:.2g}{} of its {}", used,
+                                used <= PastUses::least ? " or less" : "",
                                 work.from == Belief::From::steps ? "steps" : "time limit")};
     }
     return uses;
