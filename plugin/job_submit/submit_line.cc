@@ -70,10 +70,18 @@ std::string shape_text(const Grid& grid, const std::vector<TypePool>& pools) {
                  : fmt::format("{}x{} in unequal pieces", grid.gpus(), grid.gpu_type);
 }
 
+/// Whether no plan but that of a DDP script is left.
+bool pins_replicas(const PlanPin& pin) {
+    return pin.pp == 1 && pin.tp == 1 && pin.cp <= 1 && pin.ep <= 1 && pin.vpp <= 1 &&
+           pin.zero_stage == 0 && pin.recompute == Recompute::none;
+}
+
 /// The plan, and what it asks of the script.
 std::string plan_line(const Request& request, const std::string& plan) {
     const Launcher* launcher = find_launcher(request.launcher);
-    const std::string script = launcher == nullptr ? "" : launcher->script;
+    std::string script = launcher == nullptr ? "" : launcher->script;
+    // Who pinned what the launcher's sentence advises a DDP script to pin needs no advice.
+    if (!script.empty() && pins_replicas(request.pin)) script = "DDP script";
     return fmt::format("\narena: plan {}{}{}", plan_text(plan), script.empty() ? "" : ": ", script);
 }
 

@@ -708,6 +708,16 @@ TEST(the_answer_says_what_the_plan_asks_of_the_script) {
     same(plan_of("megatron", "pp2,dp2,tp1,mb1x32"), "arena: plan pp2,dp2,tp1,mb1x32");
 }
 
+TEST(who_pinned_a_ddp_script_s_plan_is_not_advised_to_do_so) {
+    QuickEstimate e;
+    e.shapes = {{{"a40", 1, 4, 1}, "pp1,dp4,tp1,mb2x8", 0.5, Source::analytic}};
+    for (const char* launcher : {"ddp", "env", "torchrun"}) {
+        const Request pinned = unnamed({{"launcher", launcher}, {"plan", "pp1,tp1,zero0,none"}});
+        const std::string text = submit_line(pinned, e, 0, cluster(), site(), 0);
+        same(text.substr(text.find('\n') + 1), "arena: plan dp4, micro-batch 2 x 8: DDP script");
+    }
+}
+
 TEST(the_answer_names_what_would_fit_where_nothing_does) {
     QuickEstimate e;
     const auto line = [&] {
