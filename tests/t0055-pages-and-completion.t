@@ -138,6 +138,7 @@ if command -v groff >/dev/null; then
             is "$(groff -man -Tutf8 -rLL=${width}n -ww "$page" 2>&1 >/dev/null)" "" "${page##*/} renders at $width columns"
             out=$(groff -man -Tutf8 -rLL=${width}n "$page" 2>/dev/null | sed 's/\x1b\[[0-9;]*m//g' | sed 's/.\x08//g')
             is "$(grep -oE "[^ ]{70,}" <<<"$out" | grep -v '^[-=_/]*$' | head -n 3)" "" "with blanks between its words"
+            is "$(grep -oE '.{0,20}\\[(*f][A-Za-z(].{0,9}' <<<"$out" | head -n 3)" "" "without words of groff's"
         done
     done
 else
