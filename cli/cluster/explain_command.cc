@@ -314,7 +314,9 @@ int explain_from_fields(const Globals& globals, JobId job, const std::string& wh
                                       {"system_comment", offers}}));
         return exit_yes;
     }
-    fmt::print("JobId={} {}: {}\n  {}\n", job, field("JobState"), field("Reason"), admin);
+    const std::string reason = field("Reason");
+    fmt::print("JobId={} {}{}\n  {}\n", job, field("JobState"),
+               reason.empty() || reason == "None" ? "" : ": " + reason, admin);
     for (const std::string_view part : split(offers, ';')) {
         if (!trim(part).empty()) fmt::print("  {}\n", trim(part));
     }

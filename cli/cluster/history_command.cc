@@ -58,7 +58,7 @@ void print_past(JobId job, const Past& past) {
         table.add({utc_time(event.time_s), event.state, event.text});
     }
     fmt::print("{}", table.text());
-    if (past.over) fmt::print("\nHow it ended: sacct -j {}\n", job);
+    if (past.over) fmt::print("\nHow it ended: sacct -j {} (where Slurm keeps accounts)\n", job);
 }
 
 int history(const Globals& globals, JobId job) {
