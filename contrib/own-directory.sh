@@ -14,12 +14,13 @@ private_group() { [[ $1 == "$(id -g)" && $(id -gn) == "$(id -un)" ]]; }
 
 # From the root down: what has been looked at cannot be renamed any more while the rest is. A directory
 # above may be sticky, for then only its owner moves what is in it, and that is looked at next.
+# return 0: in a trap at exit a plain return gives what the script ends with, and set -e ends the trap there.
 why_not_ours() {
     local at='' rest=${1#/} owner group mode
-    [[ $1 == /* ]] || { echo "$1 is not a full path"; return; }
+    [[ $1 == /* ]] || { echo "$1 is not a full path"; return 0; }
     while :; do
         read -r owner group mode < <(stat -c '%u %g %f' -- "${at:-/}" 2>/dev/null) ||
-            { echo "${at:-/} is not there or cannot be looked at"; return; }
+            { echo "${at:-/} is not there or cannot be looked at"; return 0; }
         mode=$((16#$mode))
         if ((mode & 0170000 ^ 0040000)); then
             echo "$at is a link or no directory"
@@ -31,7 +32,7 @@ why_not_ours() {
             at=$at/${rest%%/*} rest=${rest#"${rest%%/*}"} rest=${rest#/}
             continue
         fi
-        return
+        return 0
     done
 }
 

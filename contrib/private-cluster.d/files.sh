@@ -261,6 +261,13 @@ write_arena_yaml() {
     for type in $(gpu_types); do echo "  $type: ${hardware_of[$type]}"; done
 }
 
+# With a configuration that it cannot read Arena is off, and slurmctld starts all the same.
+check_arena_yaml() {
+    [[ $arena == on && -x $prefix/bin/arena ]] || return 0
+    local said
+    said=$(ARENA_DATA_DIR=$prefix/share/slurm-arena "$prefix/bin/arena" config check "$dir/arena.yaml" 2>&1) || die "$said"
+}
+
 # slurmd gives a Prolog no environment of ours, so that this one names the private files first.
 write_prolog() {
     cat <<END

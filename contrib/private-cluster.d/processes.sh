@@ -58,7 +58,7 @@ daemon_pid() {
     local file
     while read -r file; do
         file=${file%/environ}
-        [[ $(tr '\0' ' ' 2>/dev/null <"$file/cmdline") == "$dir/bin/$* " ]] && { echo "${file#/proc/}"; return; }
+        [[ $(tr '\0' ' ' 2>/dev/null <"$file/cmdline") == "$dir/bin/$* " ]] && { echo "${file#/proc/}"; return 0; }
     done < <(grep -lszFx "ARENA_PRIVATE_CLUSTER=$dir" /proc/[0-9]*/environ | of_cluster_users)
     return 1
 }
@@ -156,7 +156,7 @@ stop_processes() {
     fi
     mapfile -t pids < <(all_marked)
     kill ${pids[@]+"${pids[@]}"} 2>/dev/null || true
-    wait_until 8 none_left && return
+    wait_until 8 none_left && return 0
     mapfile -t pids < <(own_pids)
     kill -9 ${pids[@]+"${pids[@]}"} 2>/dev/null || true
     wait_until 5 none_left || die "still running: $(own_pids | tr '\n' ' ')"

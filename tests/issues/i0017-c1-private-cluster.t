@@ -36,6 +36,10 @@ like "$(pc start --nodes zx9:1x1)" 'no hardware entry is called zx9; --hardware 
     "a GPU type of no entry is refused with the option and the names"
 ok "and nothing is left" test ! -e "$cluster_dir"
 like "$(pc start --hardware b200=A40)" 'no node has GPUs of type b200' "so is an entry for a type that is not there"
+rc=0
+out=$(pc start --nodes a40:1x1 --arena-set slowdown.mode=watch) || rc=$?
+is "$rc $(grep -c 'unknown key "mode"; known are .*threshold' <<<"$out")" '3 1' "a configuration that Arena cannot read starts no cluster"
+not_ok "and leaves no directory" test -e "$cluster_dir"
 like "$(pc start --limit $((60 * patience)) --nodes zx9:1x1,a40:1x1 --hardware zx9=h100 --arena on)" 'arena on' "a type may have an entry of another name"
 is "$(sed -n 's/^  zx9: //p' "$cluster_dir/arena.yaml")" H100-SXM-80GB "which is the entry's own"
 pc stop >/dev/null
