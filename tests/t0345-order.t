@@ -54,7 +54,7 @@ start_play stock "${options[@]}"
 in_slurms_order
 stop_cluster
 
-start_play arena "${options[@]}" --arena-set resize.cooldown_s=0
+start_play arena "${options[@]}" --arena-set resize.cooldown_s=0 --arena-set reserve_depth=2
 in_slurms_order
 
 # ---- who says that he is short ------------------------------------------------------------------------
@@ -63,6 +63,23 @@ now_run honest "an elastic job has all nodes"
 for liar in l1 l2 l3; do ask $liar 4 120 --arena-steps=1; done
 now_run honest "who only says that he is short gets nobody stopped"
 is "$(starts "${job[honest]}") $(job_field "${job[honest]}" Restarts)" "1 0" "it has not been moved"
+ok "all jobs go" none_left
+
+# ---- what is held for a promise is not Slurm's to give --------------------------------------------------
+# Of one step the first has the promise, also where Slurm's own priority of another one is higher.
+ask far 4 500
+ask p 2 60
+ask q 2 60
+now_run "far p q" "both nodes are full"
+ask promised 4 60 --nice=1000
+ask behind 2 300
+ok "one stands in Slurm's own queue behind it" wait_until '[[ $(arena_word ${job[behind]} state) == released ]]'
+is "$(job_field "${job[behind]}" ExcNodeList)" "$(job_field "${job[p]}" NodeList)" "without the node that is held"
+ok "Slurm's own priority of it is the higher one" test "$(job_field "${job[behind]}" Priority)" -gt "$(job_field "${job[promised]}" Priority)"
+ok "half of that node is free" end_of p
+now_run "far q" "Slurm starts nobody there"
+ok "the other half is free" end_of q
+now_run "far promised" "who was promised it has it"
 ok "all jobs go" none_left
 ok "no node has suffered" clean_nodes
 stop_cluster
