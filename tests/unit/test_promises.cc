@@ -628,6 +628,30 @@ TEST(who_would_settle_for_too_long_is_not_started_where_it_has_to_give_way) {
     }
 }
 
+// Of an elastic job that had to leave its node, say: a promise that nothing keeps any more is no
+// reason to break one that can be kept.
+TEST(a_promise_that_is_lost_breaks_no_other) {
+    for (const double late_s : {1.0, 20.0, 2000.0}) {
+        Round round = nodes_of_four(2);
+        add(round, running(1, {1}, 4, 300));
+        Offer wide = offer_of(8, 1);
+        wide.grid = {"a40", 2, 4, 1};
+        add(round, job_of(2, 1000, 4000), {wide});
+        JobState left = job_of(3, 500, 4000);
+        left.elastic = true;
+        left.settles_s = 600;
+        left.remaining_iterations = 4000;
+        add(round, std::move(left), {offer_of(4, 1)});
+        round.options.reserve_depth = 0;
+        PromiseBook book(PromiseRules{.depth = 10, .slack = 0});
+        book.give(round.snapshot, round.offers, round.options);
+        round.snapshot.jobs[2].due_s = now_s + 4000 + round.options.restart.seconds(4) - late_s;
+        const Decision decision = decide_arena(round.snapshot, round.offers, round.options);
+        ck_assert_msg(decision.actions.empty(), "%g s too late: %zu actions", late_s,
+                      decision.actions.size());
+    }
+}
+
 }  // namespace
 
 int main() { return arena::test::run_suite(); }

@@ -44,6 +44,13 @@ class Keeper {
     }
     /// Nobody gives way for pieces that differ.
     [[nodiscard]] bool has_way(std::size_t i) const { return !only_in_pieces(problem_, task(i)); }
+    /// With no other job in the cluster.
+    [[nodiscard]] double least_s(const Task& task) const {
+        double least_s = Availability::at_its_end;
+        for (const Choice& choice : problem_.choices(task))
+            least_s = std::min(least_s, problem_.run_s(task, choice));
+        return least_s;
+    }
     void keep_running(std::size_t i);
     void find_yielding();
     void look_as(std::size_t i);
@@ -185,9 +192,8 @@ std::vector<std::size_t> Keeper::find_all(const std::vector<std::size_t>& waitin
     for (const std::size_t i : waiting) {
         const bool promised = task(i).job->due_s > 0;
         // A job that could not end in time alone is not helped by others' choices.
-        const double least_s = task(i).remaining * task(i).fastest_s;
         if (!promised && steps_ > problem_.options().search_steps) continue;
-        if (!find_start(i) && promised && least_s <= left_s(task(i))) lost.push_back(i);
+        if (!find_start(i) && promised && least_s(task(i)) <= left_s(task(i))) lost.push_back(i);
     }
     return lost;
 }
@@ -269,20 +275,28 @@ Keeping Keeper::run() {
     constexpr Manner manners[] = {{Pick::latest, true, false}, {Pick::fewest, true, false},
                                   {Pick::slurm, false, false}, {Pick::first, true, false},
                                   {Pick::latest, true, true},  {Pick::first, true, true}};
+    Manner best_manner = manners[0];
+    std::vector<Held> best;
+    std::size_t fewest_lost = waiting.size() + 1;
     for (std::size_t attempt = 0; attempt < most_attempts; ++attempt) {
         manner_ = manners[attempt % std::size(manners)];
         const std::vector<std::size_t> lost =
             find_all(manner_.pick == Pick::slurm ? with_those_ahead(waiting) : waiting);
+        if (lost.size() < fewest_lost) {
+            fewest_lost = lost.size();
+            best_manner = manner_;
+            best = held_;
+        }
         if (lost.empty() || waiting.size() == 1 || steps_ > problem_.options().search_steps) break;
         if (attempt + 1 < std::size(manners)) continue;
         std::stable_partition(waiting.begin(), waiting.end(), [&](std::size_t w) {
             return std::find(lost.begin(), lost.end(), w) != lost.end();
         });
     }
-    if (manner_.pick == Pick::slurm) {
-        free_ = nobody_;
-        for (const Held& held : held_) free_.take(task(held.task), held.start);
-    }
+    manner_ = best_manner;
+    held_ = std::move(best);
+    free_ = nobody_;
+    for (const Held& held : held_) free_.take(task(held.task), held.start);
     for (const Held& held : held_) hold(held);
     auto& spares = result_.holds.spares;
     std::stable_sort(spares.begin(), spares.end(),
