@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # S4: an elastic job that trains says that its node is slow and that nothing else helps. It saves its state, leaves, and
 # goes on elsewhere: under policy fifo and arena, when a node is free and when it has to wait for Slurm's own backfill;
-# each step lives once and in order. One that is not elastic stays, and its node is marked.
+# each step lives once and in order. One that is not elastic stays, and its node is marked. Where that breaks a promise
+# to the job itself, that is said; a promise to another job stands.
 # shellcheck disable=SC2016,SC2317  # functions are called by ok, conditions evaluated by wait_until
 . "${ARENA_SRCDIR:-.}/tests/lib/tap.sh" || exit 99
 . "${ARENA_SRCDIR:-.}/tests/lib/cluster.sh"
@@ -14,7 +15,7 @@ command -v jq >/dev/null || skip_all 'jq is not installed'
 
 own_machine
 start_arena --nodes a40:3x2,l4:1x1 --arena-set policy=fifo --arena-set resize.cooldown_s=600 --arena-set resize.moves_per_hour=2 \
-    --arena-set resize.checkpoint_grace_s=60
+    --arena-set resize.checkpoint_grace_s=60 --arena-set promise_slack=0
 log=$cluster_dir/log/slurmctld.log
 unset "${!SLURM_JOB@}" SLURM_RESTART_COUNT
 write_tiny_model "$work/tiny.yaml"
@@ -102,6 +103,37 @@ for policy in fifo arena; do
     let_go "${hogs[n3]}"
     take_back
 done
+
+# ---- promises: of the one that leaves, and of one that has a node held ------------------------------------
+promises() { arena stats --json | jq -r ".promises.$1"; }
+promised() { arena explain "$1" --json | jq -e "$2" >/dev/null; }
+moved=$(train a40 --arena-gpus=2 --arena-elastic --arena-slowdown=mitigate)
+ok "an elastic job starts in time for its promise" wait_started "$moved"
+ok "and has it" promised "$moved" '.promise.ends_by_s > 0'
+from=$(node_of "$moved")
+read -r near far <<<"$(printf '%s\n' n1 n2 n3 | grep -v "$from" | xargs)"
+soon=$(hog a40 2 -w "$near" --time=5)
+ok "an ordinary job runs elsewhere, for minutes" wait_for_state "$soon" RUNNING
+wide=$(train a40 --arena-gpus=4 --exclude="$from")
+ok "a wide one is promised the two other nodes" wait_until 'promised $wide ".promise.ends_by_s > 0"'
+kept=$(promises kept) broken=$(promises broken)
+ok "the elastic one wants to leave its node" s4 "$moved" 0 "$from"
+ok "and does" wait_until '[[ $(job_state $moved) == PENDING && $(arena_word $moved state) =~ held|released ]]' 60
+ok "nobody can keep the mover's own promise" wait_until 'promised $moved ".promise.slurm_start_s + 15 < now"' 30
+ok "Arena plans again" wait_rounds l4
+ok "and again" wait_rounds l4
+is "$(starts "$moved") $(job_state "$wide")" "1 PENDING" "$far is free and held: who could not give way in time does not have it"
+let_go "$soon"
+ok "the wide one starts" wait_started "$wide"
+ok "in time" wait_until '(( $(promises kept) == kept + 1 ))'
+let_go "$wide"
+ok "then the mover does" wait_started "$moved" 2
+isnt "$(node_of "$moved")" "$from" "elsewhere"
+ok "its own promise is broken" wait_until '(( $(promises broken) == broken + 1 ))'
+is "$(promises broken_by.slow_nodes) $(promises kept)" "1 $kept" "arena stats says by what, and counts it once"
+like "$(arena history "$moved")" 'promise broken.*started again too late to end by .*: it has left a slow node' "arena history says why"
+let_go "$moved"
+take_back
 
 # ---- it may not, or not so often -----------------------------------------------------------------------
 job=$(train l4 --arena-slowdown=mitigate)

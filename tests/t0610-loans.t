@@ -11,7 +11,7 @@
 . "${ARENA_SRCDIR:-.}/tests/lib/loans.sh"
 need_loans
 
-start_loans --conf-extra "$(loan_partitions)" --arena-set loan.users=daemon
+start_loans --conf-extra "$(loan_partitions)" --arena-set loan.users=daemon --arena-set promise_slack=0
 node_of() { job_field "$1" NodeList; }
 kill_slurmctld() { cluster ctld kill && cluster ctld start; }
 lend() { said loan offer "$1" && is_lent "$1"; }
@@ -151,6 +151,37 @@ ok "it completes" wait_for_state "$job" COMPLETED 60
 ok "inference has the node then" wait_for_state "$waits" RUNNING 60
 ok "which is home" is_home n8
 let_go "$waits"
+
+# ---- who was promised an end is stopped last, and told if that breaks it -------------------------------------------
+promises() { ask stats | jq -c ".promises.$1"; }
+head=$(train a40 -p train --arena-gpus=8)
+second=$(willing)
+ok "of two that wait the first is promised an end" wait_until '[[ $(arena explain $head --json | jq .promise.ends_by_s) =~ ^[0-9] ]]'
+ok "n8 is lent to the other one" lend n8
+ok "which starts there" wait_started "$second" 1 60
+scancel "$head"
+job=$(willing)
+ok "one that comes later is promised an end" wait_until '[[ $(arena explain $job --json | jq .promise.ends_by_s) =~ ^[0-9] ]]'
+kept=$(promises kept) broken=$(promises broken)
+ok "and n7 is lent to it" lend n7
+ok "it starts there" wait_started "$job" 1 60
+ok "in time" wait_until "(( \$(promises kept) == $kept + 1 ))"
+ok "one node is asked back" said loan reclaim 1 deadline=120
+is "$(answer .preempted)" "[$second]" "the job that was promised nothing is announced"
+scancel "$second"
+ok "its node is home" is_home n8 60
+ok "the other one is asked back" said loan reclaim 1 deadline=120
+is "$(answer .preempted)" "[$job]" "now the promised one is announced"
+ok "its node is home" is_home n7 60
+past_its_start() { arena explain "$job" --json | jq -e '.promise.slurm_start_s + 15 < now'; }
+ok "it is too late to end in time" wait_until 'past_its_start >/dev/null' 60
+let_go "${hogs[0]}"
+ok "it starts again when a node of training's is free" wait_started "$job" 2 60
+ok "its promise is broken" wait_until "(( \$(promises broken) == $broken + 1 ))"
+is "$(promises broken_by.nodes_returned) $(promises kept)" "1 $kept" "arena stats says by what, and counts it once"
+like "$(arena history "$job")" 'promise broken.*started again too late to end by .*: it gave lent nodes back' "arena history says why"
+like "$(arena explain "$job" | tr -s ' \n' ' ')" 'was to end by .*, and started too late for that, for it gave lent nodes back' "so does arena explain"
+let_go "$job"
 
 for id in "${hogs[@]}"; do let_go "$id"; done
 stop_looking

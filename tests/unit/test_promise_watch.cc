@@ -289,6 +289,113 @@ void restart(Scene& scene) {
     scene.book.take_over(*kept);
 }
 
+/// An elastic job starts in time, and `by` makes it leave; it has done `done` of its 600 iterations
+/// when it starts again, `later_s` after its first start. What its owner is told then.
+std::string told_again(Departure by, double done, double later_s, Scene& scene,
+                       const std::function<void(Scene&)>& meanwhile = {}) {
+    scene.job(1).elastic = true;
+    scene.job(1).remaining_iterations = 600;
+    (void)scene.round(0);
+    scene.end(9);
+    (void)scene.round(10, 1);
+    (void)scene.round(1);
+    ck_assert_int_eq(scene.book.counts().kept, 1);
+    scene.book.note_departure(1, by, scene.now.time_s);
+    scene.watch.note_departure(1, by);
+    (void)scene.round(1);
+    scene.job(1).phase = JobPhase::pending;
+    scene.job(1).nodes.clear();
+    if (meanwhile) meanwhile(scene);
+    (void)scene.round(1);
+    ck_assert(scene.job(1).due_s > 0);
+    (void)scene.round(later_s);
+    scene.job(1).done_iterations = done;
+    scene.job(1).remaining_iterations = 600 - done;
+    ck_assert(scene.round(1, 1).events.empty());
+    const std::string told = Scene::told(scene.round(1));
+    ck_assert(scene.round(PromiseWatch::quiet_s).events.empty());
+    return told;
+}
+
+TEST(a_promise_that_a_slow_node_or_a_reclaim_breaks_says_so) {
+    Scene slow, back, moved;
+    std::string told = told_again(Departure::slow_node, 0, 1600, slow);
+    ck_assert_msg(told.starts_with("promise broken: started again too late to end by ") &&
+                      told.ends_with(" UTC: it has left a slow node"),
+                  "%s", told.c_str());
+    ck_assert_int_eq(slow.watch.broken().slow_nodes, 1);
+    ck_assert(slow.book.counts() == (PromiseCounts{1, 0, 1}));
+    ck_assert(says(slow.shown(1)["words"].get<std::string>(),
+                   ", and started too late for that, for it has left a slow node"));
+    told = told_again(Departure::reclaim, 0, 1600, back);
+    ck_assert_msg(told.ends_with(" UTC: it gave lent nodes back"), "%s", told.c_str());
+    ck_assert_int_eq(back.watch.broken().nodes_returned, 1);
+    told = told_again(Departure::move, 0, 1600, moved);
+    ck_assert_msg(told.ends_with(": its nodes were not free in time"), "%s", told.c_str());
+    ck_assert_int_eq(promise_counts_json(moved.book, moved.watch)["broken_by"]["slow_nodes"], 0);
+}
+
+TEST(who_leaves_its_nodes_and_ends_in_time_all_the_same_breaks_nothing) {
+    Scene soon, nearly_done;
+    arena::test::assert_text(told_again(Departure::slow_node, 0, 10, soon), "");
+    ck_assert(soon.book.counts() == (PromiseCounts{1, 1, 0}));
+    // So late that all of its work would end too late; what is left of it does not.
+    arena::test::assert_text(told_again(Departure::reclaim, 550, 580, nearly_done), "");
+    ck_assert(nearly_done.book.counts() == (PromiseCounts{1, 1, 0}));
+}
+
+TEST(rounds_that_do_not_see_a_job_on_its_way_do_not_forget_its_promise) {
+    Scene scene;
+    const std::string told = told_again(Departure::reclaim, 0, 1600, scene, [](Scene& s) {
+        const std::vector<JobState> jobs = std::exchange(s.now.jobs, {});
+        (void)s.round(1);
+        s.book.drop_unseen([](JobId job) { return job == 1; });
+        s.now.jobs = jobs;
+    });
+    ck_assert_msg(told.ends_with(" UTC: it gave lent nodes back"), "%s", told.c_str());
+    ck_assert(scene.book.counts() == (PromiseCounts{1, 0, 1}));
+    scene.book.drop_unseen([](JobId) { return false; });
+    ck_assert(scene.book.find(1) == nullptr);
+}
+
+TEST(a_departure_is_remembered_by_the_next_slurmctld) {
+    Scene scene;
+    const std::string told =
+        told_again(Departure::reclaim, 0, 1600, scene, [](Scene& s) { restart(s); });
+    ck_assert_msg(told.ends_with(" UTC: it gave lent nodes back"), "%s", told.c_str());
+    ck_assert(scene.book.counts() == (PromiseCounts{1, 0, 1}));
+}
+
+TEST(a_promise_does_not_move_later_because_the_job_was_told_to_leave) {
+    Scene scene;
+    double due_s = 0;
+    const std::string told = told_again(Departure::slow_node, 0, 1600, scene, [&](Scene& s) {
+        due_s = s.book.find(1)->due_s;
+        s.wait(2, 4, 600).priority = 1000;
+    });
+    ck_assert(scene.book.find(1)->due_s == due_s);
+    ck_assert_int_eq(scene.watch.broken().slow_nodes, 1);
+}
+
+TEST(who_stands_before_it_because_of_a_slow_node_is_said) {
+    Scene scene;
+    scene.wait(2, 2, 600).priority = 1000;
+    (void)scene.round(0, 2);
+    (void)scene.round(1);
+    scene.watch.note_departure(2, Departure::slow_node);
+    (void)scene.round(1);
+    scene.job(2).phase = JobPhase::pending;
+    scene.job(2).min_gpus = scene.job(2).max_gpus = 4;
+    scene.offers[2] = scene.offers.at(1);
+    const auto news = scene.round(PromiseWatch::quiet_s);
+    const auto of_job = std::find_if(news.events.begin(), news.events.end(),
+                                     [](const auto& event) { return event.job == 1; });
+    ck_assert(of_job != news.events.end());
+    ck_assert_msg(of_job->text.starts_with("others stand before it now, one of which has left a "
+                                           "slow node: ends by"),
+                  "%s", of_job->text.c_str());
+}
+
 // A limit of 190 years and iterations of 5 ms: no reason to forget what others were promised.
 TEST(a_job_of_very_many_iterations_leaves_the_file_readable) {
     Scene scene;

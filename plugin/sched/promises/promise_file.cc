@@ -6,8 +6,11 @@
 #include <fmt/ranges.h>
 #include <unistd.h>
 
+#include <array>
 #include <filesystem>
 #include <optional>
+#include <string_view>
+#include <utility>
 
 #include "base/json.h"
 #include "base/text.h"
@@ -19,6 +22,29 @@ namespace {
 constexpr std::size_t most_bytes = std::size_t{64} << 20;
 constexpr std::size_t most_jobs = 1000000;
 constexpr double far_s = 1e12, most_iterations = 1e300;
+
+constexpr std::array<std::pair<std::string_view, Departure>, 4> departures{
+    {{"", Departure::none},
+     {"move", Departure::move},
+     {"slow node", Departure::slow_node},
+     {"reclaim", Departure::reclaim}}};
+
+std::string_view word_of(Departure by) {
+    for (const auto& [word, known] : departures)
+        if (known == by) return word;
+    return {};
+}
+
+/// A file that an earlier version wrote has none.
+void read_departure(const JsonFields& fields, Promise& promise) {
+    std::string by;
+    if (fields.has("done")) fields.number("done", promise.done, 0, most_iterations);
+    if (!fields.has("left_by")) return;
+    fields.text("left_by", by);
+    fields.number("left_s", promise.left_s, 0, far_s);
+    for (const auto& [word, known] : departures)
+        if (word == by) promise.left_by = known;
+}
 
 void read_promise(const Json& value, const std::string& where, std::optional<Error>& error,
                   PromiseBook::Kept& out) {
@@ -36,6 +62,7 @@ void read_promise(const Json& value, const std::string& where, std::optional<Err
     fields.number("iterations", promise.iterations, 0, most_iterations);
     fields.boolean("started", promise.started);
     fields.boolean("broken", promise.broken);
+    read_departure(fields, promise);
     fields.integers("ahead", ahead, 1, UINT32_MAX, most_jobs);
     const Json* grid = fields.object("grid");
     if (error) return;
@@ -46,7 +73,10 @@ void read_promise(const Json& value, const std::string& where, std::optional<Err
     }
     promise.grid = *std::move(parsed);
     promise.ahead.assign(ahead.begin(), ahead.end());
-    out.counts.given += promise.started ? 0 : 1;
+    // One that may be broken yet counts as kept meanwhile.
+    const bool is_away = promise.left_by != Departure::none && !promise.broken;
+    out.counts.given += promise.started && !is_away ? 0 : 1;
+    out.counts.kept += is_away ? 1 : 0;
     out.promises[static_cast<JobId>(job)] = std::move(promise);
 }
 
@@ -60,9 +90,12 @@ std::string format_promises(const PromiseBook::Kept& kept) {
     for (const auto& [job, p] : kept.promises) {
         text += fmt::format(
             "{}{{\"job\":{},\"submit_s\":{},\"given_s\":{},\"start_s\":{},\"end_s\":{},\"due_s\":{}"
-            ",\"iterations\":{},\"started\":{},\"broken\":{},\"grid\":{},\"ahead\":[{}]}}",
-            between, job, p.submit_s, p.given_s, p.start_s, p.end_s, p.due_s, p.iterations,
-            p.started, p.broken, to_json(p.grid), fmt::join(p.ahead, ","));
+            ",\"iterations\":{},\"done\":{},\"started\":{},\"broken\":{},\"left_by\":\"{}\",\"left_"
+            "s\":{}"
+            ",\"grid\":{},\"ahead\":[{}]}}",
+            between, job, p.submit_s, p.given_s, p.start_s, p.end_s, p.due_s, p.iterations, p.done,
+            p.started, p.broken, word_of(p.left_by), p.left_s, to_json(p.grid),
+            fmt::join(p.ahead, ","));
         between = ",\n";
     }
     return text + "]}\n";

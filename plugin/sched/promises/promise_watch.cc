@@ -50,6 +50,20 @@ bool could_have(const Snapshot& now, const JobState& waiting, const JobState& st
                                    [&](NodeIndex n) { return may_use(now, waiting, n); });
 }
 
+/// Of a promise that moves later.
+std::string others_before(const Promise& promise, const std::map<JobId, Departure>& departed) {
+    const auto any = [&](Departure by) {
+        return std::any_of(promise.ahead.begin(), promise.ahead.end(), [&](JobId job) {
+            const auto at = departed.find(job);
+            return at != departed.end() && at->second == by;
+        });
+    };
+    std::string words = "others stand before it now";
+    if (any(Departure::slow_node)) words += ", one of which has left a slow node";
+    if (any(Departure::reclaim)) words += ", one of which has given lent nodes back";
+    return words;
+}
+
 /// Those of the nodes that are so and were not at the last look.
 template <typename Is>
 std::vector<NodeIndex> newly(const Snapshot& now, std::set<std::string>& known, Is is) {
@@ -97,6 +111,7 @@ void PromiseWatch::recall(const PromiseBook::Kept& kept) {
     for (const auto& [job, promise] : kept.promises) {
         Seen& seen = seen_[job];
         seen.judged = promise.started;
+        seen.told_broken = promise.broken;
         if (promise.started) continue;
         seen.told_due_s = promise.due_s;
         seen.told_at_s = promise.given_s;
@@ -140,21 +155,32 @@ void PromiseWatch::note_passings(const Look& look, News& news) {
         }
 }
 
+/// Those that have started again.
+void PromiseWatch::forget_returned(const Snapshot& now) {
+    for (const JobState& job : now.jobs)
+        if (!is_waiting(job) && !ends_.contains(job.id)) departed_.erase(job.id);
+}
+
 void PromiseWatch::judge(JobId job, const Promise& promise, Seen& seen, News& news) {
-    if (seen.judged) return;
+    const bool again = seen.judged;
+    if (!again) seen.passings.clear();
     seen.judged = true;
-    seen.passings.clear();
-    if (!promise.broken) return;
+    if (!promise.broken || seen.told_broken) return;
+    seen.told_broken = true;
     const auto [count, why] =
-        seen.nodes_down       ? std::pair(&Broken::nodes_down, "nodes went down")
+        promise.left_by == Departure::slow_node
+            ? std::pair(&Broken::slow_nodes, "it has left a slow node")
+        : promise.left_by == Departure::reclaim
+            ? std::pair(&Broken::nodes_returned, "it gave lent nodes back")
+        : seen.nodes_down     ? std::pair(&Broken::nodes_down, "nodes went down")
         : seen.nodes_returned ? std::pair(&Broken::nodes_returned, "lent nodes went back")
         : seen.limit_raised   ? std::pair(&Broken::limits_raised, "a limit was raised")
         : seen.away           ? std::pair(&Broken::away, "slurmctld was away")
                               : std::pair(&Broken::others, "its nodes were not free in time");
     ++(broken_.*count);
-    news.events.push_back(
-        {job, "promise broken",
-         fmt::format("started too late to end by {} UTC: {}", due_text(promise), why)});
+    news.events.push_back({job, "promise broken",
+                           fmt::format("started {}too late to end by {} UTC: {}",
+                                       again ? "again " : "", due_text(promise), why)});
 }
 
 /// What has changed since it was told something; what is too soon stays to be told.
@@ -174,9 +200,9 @@ void PromiseWatch::tell(JobId job, const Promise* promise, const Look& look, See
                  : "it waits for something else than GPUs now, or too many stand "
                    "before it"});
     else if (told)
-        news.events.push_back(
-            {job, "promise moved",
-             "others stand before it now: " + promise_words(*promise, look.now.time_s)});
+        news.events.push_back({job, "promise moved",
+                               others_before(*promise, look.departed) + ": " +
+                                   promise_words(*promise, look.now.time_s)});
     else
         news.events.push_back({job, "promised", promise_words(*promise, look.now.time_s)});
     seen.told_due_s = promise == nullptr ? 0 : promise->due_s;
@@ -186,7 +212,8 @@ void PromiseWatch::tell(JobId job, const Promise* promise, const Look& look, See
 PromiseWatch::News PromiseWatch::look(const Snapshot& now, const PromiseBook& book,
                                       double priority_step) {
     News news;
-    const Look look{now, book, priority_step};
+    forget_returned(now);
+    const Look look{now, book, priority_step, departed_};
     note_passings(look, news);
     const Changes changes = take_changes(now);
     std::map<JobId, Seen> before = std::exchange(seen_, {});

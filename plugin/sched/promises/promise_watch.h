@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
@@ -45,11 +46,19 @@ class PromiseWatch {
     /// What was promised, and told, before this watch.
     void recall(const PromiseBook::Kept&);
 
+    /// A running job has been told to leave its nodes, and will stand before others again.
+    void note_departure(JobId job, Departure by) { departed_[job] = by; }
+    /// Jobs that are gone.
+    void forget(const std::function<bool(const std::pair<const JobId, Departure>&)>& gone) {
+        std::erase_if(departed_, gone);
+    }
+
     /// Of a waiting job; the latest last.
     [[nodiscard]] const std::vector<Passing>& passings(JobId) const;
     /// Promises that were broken since, by what is known to have come between.
     struct Broken {
-        std::int64_t nodes_down = 0, nodes_returned = 0, limits_raised = 0, away = 0, others = 0;
+        std::int64_t nodes_down = 0, nodes_returned = 0, slow_nodes = 0, limits_raised = 0,
+                     away = 0, others = 0;
     };
     [[nodiscard]] const Broken& broken() const { return broken_; }
 
@@ -57,7 +66,8 @@ class PromiseWatch {
     struct Seen {
         double told_due_s = 0;  ///< 0: its owner was told of no promise, or that it is gone
         double told_at_s = 0;
-        bool judged = false;
+        bool judged = false;  ///< its first start
+        bool told_broken = false;
         double recalled_s = 0;  ///< when an earlier slurmctld last looked; 0: that is settled
         bool nodes_down = false, nodes_returned = false, limit_raised = false;
         bool away = false;  ///< slurmctld was, when it should have started
@@ -72,8 +82,10 @@ class PromiseWatch {
         const Snapshot& now;
         const PromiseBook& book;
         double priority_step;
+        const std::map<JobId, Departure>& departed;
     };
     Changes take_changes(const Snapshot& now);
+    void forget_returned(const Snapshot& now);
     static void note_changes(const JobState&, const Promise&, const Changes&, const Snapshot&,
                              Seen&);
     void note_passings(const Look&, News&);
@@ -81,7 +93,8 @@ class PromiseWatch {
     void judge(JobId, const Promise&, Seen&, News&);
 
     std::map<JobId, Seen> seen_;
-    std::set<JobId> waiting_;  ///< at the last look
+    std::map<JobId, Departure> departed_;  ///< those that have not started again
+    std::set<JobId> waiting_;              ///< at the last look
     /// At the last look: of each that runs its start, by which another run is told, and its end at
     /// the latest; nodes that took no jobs; nodes that were to go back.
     std::map<JobId, std::pair<double, double>> ends_;

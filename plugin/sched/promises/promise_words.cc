@@ -34,12 +34,21 @@ std::string behind_words(const BehindPromise& behind, const std::string& name) {
                : fmt::format("nothing: it stands behind {}, which has a promise", name);
 }
 
+std::string_view why_left(Departure by) {
+    return by == Departure::slow_node ? ", for it has left a slow node"
+           : by == Departure::reclaim ? ", for it gave lent nodes back"
+                                      : "";
+}
+
 }  // namespace
 
 std::string due_text(const Promise& promise) { return utc_time(std::ceil(promise.due_s)); }
 
 std::string promise_words(const Promise& promise, double now_s) {
     const double latest_s = promise.latest_start_s();
+    if (promise.broken)
+        return fmt::format("was to end by {} UTC, and started too late for that{}",
+                           due_text(promise), why_left(promise.left_by));
     if (!promise.started && now_s > latest_s + 1)
         return fmt::format(
             "was to end by {} UTC, for which {} had to start by {} UTC: it starts as soon as it "
@@ -99,6 +108,7 @@ Json promise_counts_json(const PromiseBook& book, const PromiseWatch& watch) {
             {"broken_by",
              {{"nodes_down", broken.nodes_down},
               {"nodes_returned", broken.nodes_returned},
+              {"slow_nodes", broken.slow_nodes},
               {"limits_raised", broken.limits_raised},
               {"away", broken.away},
               {"others", broken.others}}}};

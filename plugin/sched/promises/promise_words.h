@@ -16,7 +16,8 @@ std::string due_text(const Promise&);
 /// "ends by 2026-01-31 14:20:00 UTC at the latest; in Slurm's own order it would start at
 /// 2026-01-31 14:01:00 UTC with 2xa40 and run for 50.0 min, as is believed"; of a waiting job for
 /// which it is too late for that by now: "was to end by 2026-01-31 14:20:00 UTC, for which 2xa40
-/// had to start by 2026-01-31 14:02:00 UTC: it starts as soon as it can"
+/// had to start by 2026-01-31 14:02:00 UTC: it starts as soon as it can"; of one that is broken:
+/// "was to end by 2026-01-31 14:20:00 UTC, and started too late for that"
 std::string promise_words(const Promise&, double now_s);
 
 /// Of a waiting job that has no promise: the last one before it that waits and has one.

@@ -107,6 +107,11 @@ std::map<JobId, JobUse> Books::uses_of(const std::vector<EndedJob>& ended) {
     return uses;
 }
 
+void Books::note_departure(JobId job, Departure by, double now_s) {
+    promises.note_departure(job, by, now_s);
+    promise_watch.note_departure(job, by);
+}
+
 void Books::forget_gone(const ClusterView& view) {
     std::vector<JobId> alive;
     for (const JobView& job : view.jobs) alive.push_back(job.id);
@@ -120,6 +125,7 @@ void Books::forget_gone(const ClusterView& view) {
     blocked.forget(gone);
     queue.forget(gone);
     slowdown.forget(gone);
+    promise_watch.forget(gone);
     for (const JobView& job : view.jobs) slowdown.begin_life(job.id, job.facts.restart);
     history.end([&](JobId job) { return !std::binary_search(alive.begin(), alive.end(), job); },
                 view.snapshot.time_s, uses);

@@ -89,6 +89,9 @@ struct Books {
     [[nodiscard]] std::string with_refused_update(JobId job, const std::string& reason) const;
     /// An event of the job's history: it left without the checkpoint that it was told to make.
     void note_unsaved(double at_s, JobId job, std::uint32_t uid);
+    /// A job is told to leave its nodes. Where Slurm does not take that the job runs on, and
+    /// nothing comes of the note.
+    void note_departure(JobId job, Departure by, double now_s);
     /// Forgets jobs that are not in the view. At the end of a round.
     void forget_gone(const ClusterView& view);
     /// Of what jobs that ended used of what was believed of them.

@@ -70,8 +70,12 @@ void Scheduler::round() {
     stats_.jobs_running = round_.running;
     stats_.plan_ms = part.ms();
     if (stopping()) return;
+    note_imposed_moves();
     give_promises();
     const Decision decision = decide(round_, *books_.policy);
+    for (const Action& action : decision.actions)
+        if (action.kind == ActionKind::resize || action.kind == ActionKind::preempt)
+            books_.note_departure(action.job, Departure::move, round_.view.snapshot.time_s);
     stats_.decide_ms = part.ms();
     const Journal journal = apply(round_, decision, books_, host_);
     stats_.add(journal.changes);
@@ -91,6 +95,22 @@ void Scheduler::round() {
     stats_.add_time(whole.ms());
 }
 
+/// Before promises are given: a job that is to leave whatever the policy decides is in no snapshot
+/// of this round.
+void Scheduler::note_imposed_moves() {
+    for (const Order& order : round_.orders) {
+        const JobId job = order.job->id;
+        const bool ends = order.kind == Order::Kind::requeue && books_.loans.must_end(job);
+        if (order.kind != Order::Kind::leave && !ends) continue;
+        const bool gives_back = ends || order.move.gives_back;
+        books_.note_departure(job,
+                              order.move.leaves_slow ? Departure::slow_node
+                              : gives_back           ? Departure::reclaim
+                                                     : Departure::move,
+                              round_.view.snapshot.time_s);
+    }
+}
+
 /// What waits behind an ordinary job waits for Slurm, what a limit refuses for that. And one that
 /// left its nodes for another has no new promise before that one could have them.
 void Scheduler::give_promises() {
@@ -99,12 +119,15 @@ void Scheduler::give_promises() {
         return at != round_.planned.end() && at->second.role == Role::waits &&
                !at->second.view->ordinary_ahead() && !books_.blocked.is_limited(id);
     });
-    // A promise that is older than this scheduler waits for its job to be planned again.
+    // A promise that is older than this scheduler waits for its job to be planned again; that of a
+    // job that was told to leave, as long as there is one.
     books_.promises.drop_unseen([this](JobId id) {
         const auto& jobs = round_.view.jobs;
         const auto at = std::find_if(jobs.begin(), jobs.end(),
                                      [&](const JobView& job) { return job.id == id; });
-        if (at == jobs.end() || !plannable(at->facts) || !at->eligible) return false;
+        if (at == jobs.end()) return false;
+        if (books_.promises.find(id)->left_by != Departure::none) return true;
+        if (!plannable(at->facts) || !at->eligible) return false;
         const auto status = books_.statuses.find(id);
         return at->no_place.empty() && (status == books_.statuses.end() || !status->second.offers);
     });

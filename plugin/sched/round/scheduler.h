@@ -95,6 +95,7 @@ class Scheduler {
     void forget_times();
 
   private:
+    void note_imposed_moves();
     void give_promises();
     void keep_promises();
     void recall();

@@ -49,6 +49,35 @@ double planned_end_s(const JobState& job, const Promise& promise, const PolicyOp
            left * job.current->estimate.iteration_s;
 }
 
+/// Of a job that was told to leave its nodes, and has just started again: with what it was promised
+/// with, it needs its share of that time that is still to do.
+double end_again_s(const JobState& job, const Promise& promise, const PolicyOptions& options) {
+    const double restart_s = options.restart.seconds(promise.grid.gpus());
+    const double work_s = std::max(promise.end_s - promise.start_s - restart_s, 0.0);
+    const bool is_said = job.remaining_iterations > 0 && !job.overrun;
+    const double left = is_said ? job.remaining_iterations
+                                : promise.iterations - (job.done_iterations - promise.done);
+    const double share =
+        promise.iterations > 0 ? std::clamp(left / promise.iterations, 0.0, 1.0) : 1;
+    return job.start_s + restart_s + share * work_s;
+}
+
+/// In the first round that sees the job run.
+double start_ends_s(const JobState& job, const Promise& promise, const PolicyOptions& options) {
+    if (promise.started) return end_again_s(job, promise, options);
+    // Who is elastic may begin with less, and grow: it is the time of the start that counts.
+    const bool grows = job.elastic || job.settles_s > 0;
+    return grows ? job.start_s + promise.end_s - promise.start_s
+                 : planned_end_s(job, promise, options);
+}
+
+/// It runs, and nobody has said yet whether this start was in time.
+bool is_new_start(const JobState& job, const Promise& promise) {
+    if (job.phase != JobPhase::running || !job.current || promise.broken) return false;
+    if (!promise.started) return true;
+    return promise.left_by != Departure::none && job.start_s >= promise.left_s;
+}
+
 }  // namespace
 
 const Promise* PromiseBook::find(JobId job) const {
@@ -70,10 +99,21 @@ void PromiseBook::take_over(Kept kept) {
     looked_s_ = kept.looked_s;
 }
 
+void PromiseBook::note_departure(JobId job, Departure by, double now_s) {
+    const auto at = promises_.find(job);
+    if (at == promises_.end() || !at->second.started || at->second.broken) return;
+    at->second.left_by = by;
+    at->second.left_s = now_s;
+    changed_ = true;
+}
+
 void PromiseBook::drop_unseen(const std::function<bool(JobId)>& awaited) {
     const auto dropped =
         std::erase_if(unseen_, [&](const auto& entry) { return !awaited(entry.first); });
     changed_ = changed_ || dropped > 0;
+    erase_if([&](const auto& entry) {
+        return entry.second.left_by != Departure::none && !awaited(entry.first);
+    });
 }
 
 bool PromiseBook::has_open() const {
@@ -106,17 +146,17 @@ void PromiseBook::settle(const Snapshot& snapshot, const PolicyOptions& options)
         Promise& known = at->second;
         changed_ = changed_ || known.submit_s != job.submit_s;  // a requeue is a submission
         known.submit_s = job.submit_s;
-        if (known.started || job.phase != JobPhase::running || !job.current) continue;
-        known.started = changed_ = true;
+        if (!is_new_start(job, known)) continue;
         const double late_s = std::max(options.window_s, snapshot.time_s - looked_s_) + 1;
-        // Who is elastic may begin with less, and grow: it is the time of the start that counts.
-        const bool grows = job.elastic || job.settles_s > 0;
-        const double end_s =
-            grows ? job.start_s + known.end_s - known.start_s : planned_end_s(job, known, options);
-        known.broken = end_s > known.due_s + late_s;
+        known.broken = start_ends_s(job, known, options) > known.due_s + late_s;
+        if (known.started) --counts_.kept;
         ++(known.broken ? counts_.broken : counts_.kept);
+        known.started = changed_ = true;
+        if (!known.broken) known.left_by = Departure::none;
     }
-    erase_if([&](const auto& entry) { return !here.contains(entry.first); });
+    erase_if([&](const auto& entry) {
+        return !here.contains(entry.first) && entry.second.left_by == Departure::none;
+    });
     looked_s_ = snapshot.time_s;
 }
 
@@ -130,6 +170,7 @@ Promise PromiseBook::promise_of(const Task& task, const Availability::Start& sta
     made.due_s = made.end_s + rules_.slack * (made.end_s - (now_s - task.job->age_s));
     made.grid = start.offer->grid;
     made.iterations = task.remaining;
+    made.done = task.job->done_iterations;
     made.ahead = std::move(ahead);
     std::sort(made.ahead.begin(), made.ahead.end());
     return made;
@@ -143,7 +184,9 @@ void PromiseBook::promise(const JobState& job, const Promise& made) {
         changed_ = true;
         return;
     }
+    if (known.left_by != Departure::none) return;
     known.iterations = made.iterations;
+    known.done = made.done;
     const bool others_before = !std::includes(known.ahead.begin(), known.ahead.end(),
                                               made.ahead.begin(), made.ahead.end());
     if (made.due_s > known.due_s && !others_before) return;

@@ -25,6 +25,10 @@ struct PromiseRules {
     std::size_t jobs = 200;
 };
 
+/// Why a job that had started waits again, by Arena's word: for another plan or for others, because
+/// a node is slow, or because lent nodes go back.
+enum class Departure { none, move, slow_node, reclaim };
+
 struct Promise {
     double submit_s = 0;    ///< of the job, as last seen
     double given_s = 0;     ///< by the epoch, as all times here
@@ -33,16 +37,21 @@ struct Promise {
     double due_s = 0;       ///< it ends by then: with the slack
     Grid grid;              ///< with which it would
     double iterations = 0;  ///< that it has left, as its limit or its user says while it waits
+    double done = 0;        ///< of those before: all of its runs had done so many
     bool started = false;
-    bool broken = false;       ///< it started too late
-    std::vector<JobId> ahead;  ///< ascending: who stood before it when it was given
+    bool broken = false;                  ///< it started too late, for the first time or again
+    Departure left_by = Departure::none;  ///< since it was last found to start in time
+    double left_s = 0;                    ///< when it was told to
+    std::vector<JobId> ahead;             ///< ascending: who stood before it when it was given
     /// With that grid it ends by due_s if it starts by then.
     [[nodiscard]] double latest_start_s() const { return due_s - (end_s - start_s); }
     bool operator==(const Promise&) const = default;
 };
 
 /// Each counts once: kept where the job started early enough, by the estimate of what it got; of an
-/// elastic one, which may begin with less and grow, by that of what it was promised with.
+/// elastic one, which may begin with less and grow, by that of what it was promised with. One that
+/// was kept is broken instead where Arena has the job leave its nodes, and it starts again too late
+/// for what it has left to do.
 struct PromiseCounts {
     std::int64_t given = 0, kept = 0, broken = 0;
     bool operator==(const PromiseCounts&) const = default;
@@ -64,6 +73,10 @@ class PromiseBook {
     void give(Snapshot&, const Offers&, const PolicyOptions&,
               const std::function<bool(JobId)>& may_have = {});
 
+    /// A running job has been told to leave its nodes. What was promised stands as it is, also in
+    /// rounds that do not see the job, until drop_unseen().
+    void note_departure(JobId, Departure, double now_s);
+
     [[nodiscard]] const Promise* find(JobId) const;
     [[nodiscard]] const PromiseCounts& counts() const { return counts_; }
 
@@ -78,8 +91,8 @@ class PromiseBook {
     /// Each promise stands until its job is in a cluster that give() looks at: from then on it is
     /// like any other. It is for the job of that id and submission.
     void take_over(Kept kept);
-    /// Of those that were taken over and whose jobs have not been seen: those stay that are still
-    /// `awaited`.
+    /// Of those that were taken over and whose jobs have not been seen, and of those whose jobs
+    /// were told to leave: those stay that are still `awaited`.
     void drop_unseen(const std::function<bool(JobId)>& awaited);
     /// Whether any job that has not started has a promise.
     [[nodiscard]] bool has_open() const;
