@@ -125,11 +125,11 @@ ok "and again" wait_rounds l4
 is "$(starts "$moved") $(job_state "$wide")" "1 PENDING" "$far is free and held: who could not give way in time does not have it"
 let_go "$soon"
 ok "the wide one starts" wait_started "$wide"
-ok "in time" wait_until '(( $(promises kept) == kept + 1 ))'
+ok "in time" wait_until "(( \$(promises kept) == $kept + 1 ))"
 let_go "$wide"
 ok "then the mover does" wait_started "$moved" 2
 isnt "$(node_of "$moved")" "$from" "elsewhere"
-ok "its own promise is broken" wait_until '(( $(promises broken) == broken + 1 ))'
+ok "its own promise is broken" wait_until "(( \$(promises broken) == $broken + 1 ))"
 is "$(promises broken_by.slow_nodes) $(promises kept)" "1 $kept" "arena stats says by what, and counts it once"
 like "$(arena history "$moved")" 'promise broken.*started again too late to end by .*: it has left a slow node' "arena history says why"
 let_go "$moved"

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Place and time of waiting jobs, as the scheduler tells them on its socket and to squeue --start.
+#include <cstdio>
 #include <nlohmann/json.hpp>
+#include <random>
 
 #include "base/json.h"
 #include "scripted_host.h"
@@ -107,6 +109,82 @@ TEST(behind_an_ordinary_job_it_starts_no_earlier) {
     ck_assert(!json["jobs"][1].contains("expected_start_s"));
     for (const auto& expected : scene.host.expected)
         ck_assert(expected.job == 1 ? expected.start_s >= 5000 : expected.start_s == 0);
+}
+
+/// Three nodes, of which others have some GPUs for a while, and jobs in Slurm's order: those from
+/// `ordinary` on stand behind an ordinary one.
+struct RandomQueue : QueueScene {
+    std::mt19937_64 random{36};
+    JobId first = 1, ordinary = 1;
+
+    RandomQueue() {
+        config.policy = "arena";
+        node("n2", "a40", 4, 4);
+        node("n3", "a40", 4, 4);
+    }
+    std::int64_t upto(std::int64_t most) {
+        return std::uniform_int_distribution<std::int64_t>(0, most)(random);
+    }
+    void deal() {
+        const double now_s = host.view.snapshot.time_s += 100;
+        first += static_cast<JobId>(host.view.jobs.size());
+        host.view.jobs.clear();
+        host.view.running.clear();
+        host.calls.clear();
+        for (NodeIndex n = 0; n < 3; ++n) {
+            NodeState& state = host.view.snapshot.nodes[n];
+            state.free_gpus = upto(4);
+            state.free_cpus = 4 * state.free_gpus;
+            const std::int64_t taken = 4 - state.free_gpus;
+            host.view.running.push_back({.job = 1000000 + n,
+                                         .end_s = now_s + 60 + static_cast<double>(upto(5000)),
+                                         .parts = {{n, taken, 4 * taken, 0}}});
+        }
+        const auto jobs = static_cast<JobId>(2 + upto(5));
+        ordinary = first + static_cast<JobId>(upto(jobs));
+        const double start_s = now_s + static_cast<double>(upto(1) * upto(5000));
+        for (JobId id = first; id < first + jobs; ++id) {
+            JobView& view = waits(id, 10 + static_cast<std::uint32_t>(upto(2)));
+            Request r = request();
+            r.max_gpus = std::int64_t{1} << upto(3);
+            r.min_gpus = upto(1) == 0 ? r.max_gpus : 1;
+            r.elastic = upto(2) == 0;
+            view.record = format_record(r).value();
+            view.submit_s = view.eligible_s = now_s - 50 + (id - first);
+            view.rank = static_cast<double>(1000 * (1 + upto(2)));
+            view.time_limit_s = 60 + static_cast<double>(upto(5000));
+            if (id >= ordinary) view.ordinary_start_s = start_s;
+        }
+    }
+};
+
+// Whatever is promised, and to whom: what they may have is Slurm's own backfill's to say, which
+// starts nobody who would make the ordinary one start later than is expected of it.
+TEST(arena_itself_starts_nobody_who_stands_behind_an_ordinary_job) {
+    RandomQueue scene;
+    const auto scheduler = scene.scheduler();
+    std::size_t before = 0, behind = 0, promised = 0;
+    for (int i = 0; i < 500; ++i) {
+        scene.deal();
+        scheduler->round();
+        for (const std::string& call : scene.host.calls) {
+            unsigned id = 0;
+            if (sscanf(call.c_str(), "release %u", &id) == 1) behind += id >= scene.ordinary;
+            if (sscanf(call.c_str(), "start %u", &id) != 1) continue;
+            ++before;
+            ck_assert_msg(id < scene.ordinary, "queue %d: %s, but %u is ordinary", i, call.c_str(),
+                          scene.ordinary);
+        }
+        for (const JobView& job : scene.host.view.jobs) {
+            const Json promise = Json::parse(scheduler->explain(job.id))["promise"];
+            if (!promise.is_object() || !promise.contains("ends_by_s")) continue;
+            ++promised;
+            ck_assert(job.id < scene.ordinary);
+        }
+    }
+    printf("# %zu start, %zu behind ordinary ones are Slurm's to start, %zu promises\n", before,
+           behind, promised);
+    ck_assert(before > 300 && behind > 300 && promised > 300);
 }
 
 TEST(a_promise_is_shown_to_its_owner_and_who_stands_behind_it) {
