@@ -14,6 +14,12 @@ dist_launchers_DATA = \
 	contrib/launchers/checkpoint_on_signal.py \
 	contrib/launchers/elastic.sh \
 	# end
+# ---- model files from torch modules ----------------------------------------------------------------
+dist_pkgdata_SCRIPTS = contrib/describe-model
+TESTS += tests/t0052-describe-model.t
+dist_check_SCRIPTS += tests/t0052-describe-model.t
+EXTRA_DIST += tests/describe/kept.py tests/describe/models.py tests/describe/run.py
+# ---- launchers -------------------------------------------------------------------------------------
 TESTS += tests/t0425-launchers.t
 dist_check_SCRIPTS += tests/t0425-launchers.t
 TESTS += tests/t0426-launcher-parsers.t
