@@ -28,6 +28,7 @@ fp32     --precision fp32 --input 2x3x224x224 $models:ResNet
 looks    --input 1x64x16 $models:moe looks=True
 real     --real --input 1x64x16 $models:moe looks=True
 small-gpt    --precision fp32 --batch 1 --input 8x64:int64 $models:SmallGpt
+recomputed   --precision fp32 --batch 1 --input 8x64:int64 $models:SmallGpt recomputes=True
 small-resnet --precision fp32 --batch 1 --input 2x3x64x64 $models:small_resnet
 fft      --input 1x64 $models:Fft
 branches --input 1x8 $models:Branches
@@ -36,6 +37,7 @@ missing  --input 1x8 $models:nope
 no-file  --input 1x8 /nonexistent/model.py:build
 no-module --input 1x8 no.such.module:build
 shape    --input 1x9 $models:Branches
+mixed    --real --input 1x8 $models:Mixed
 argument --input 1x8 $models:Branches a=1
 no-input $models:Branches
 bad-input --input 1xx8 $models:Branches
@@ -98,6 +100,7 @@ is "$(sum real forward_flops)" "$(sum moe forward_flops)" 'chosen by values, too
 kept() { "$python" "$ARENA_SRCDIR/tests/describe/kept.py" "$models" "$@"; }
 is "$(sum small-gpt activation_bytes)" "$(kept SmallGpt 8x64:int64)" 'a small GPT keeps to the byte what torch leaves allocated on the CPU'
 is "$(sum small-resnet activation_bytes)" "$(kept small_resnet 2x3x64x64)" 'so does a small ResNet'
+is "$(sed 1d recomputed.yaml)" "$(sed 1d small-gpt.yaml)" 'checkpointing in forward changes nothing: the plan decides what is recomputed'
 is "$(awk '/"h.0 to h.11"/ {on = 1} on && /activation/ {print $2; exit}' gpt2.yaml)" $((1024 * 768 * (2 * 16 + 2) + 12 * 1024 * 4 + 4 * 1024 * 4)) \
     'a block of GPT-2 keeps 16 widths of a token, two masks, and sums: no scores'
 
@@ -149,6 +152,7 @@ missing has no nope; it has: .*Gpt2
 no-file /nonexistent/model.py: no such file
 no-module no.such.module: cannot be imported: ModuleNotFoundError
 shape forward: RuntimeError: .*1x9 and 8x8.*models.py:[0-9]+
+mixed RuntimeError: .*try --precision fp32
 argument Branches: TypeError: .*argument .a.
 no-input --input is needed
 bad-input 1xx8: want .NAME=.SHAPE

@@ -3,6 +3,7 @@
 import torch
 from torch import nn
 import torch.nn.functional as F
+from torch.utils.checkpoint import checkpoint
 
 
 def heads(x, n):
@@ -33,6 +34,8 @@ class GptBlock(nn.Module):
 
 
 class Gpt2(nn.Module):
+    recomputes = False
+
     def __init__(self, vocab=50257, d=768, n=12, layers=12, positions=1024, p=0.1):
         super().__init__()
         self.wte, self.wpe, self.drop = nn.Embedding(vocab, d), nn.Embedding(positions, d), nn.Dropout(p)
@@ -43,7 +46,7 @@ class Gpt2(nn.Module):
     def forward(self, ids, targets=None):
         x = self.drop(self.wte(ids) + self.wpe(torch.arange(ids.shape[1], device=ids.device)))
         for block in self.h:
-            x = block(x)
+            x = checkpoint(block, x, use_reentrant=False) if self.recomputes else block(x)
         logits = self.head(self.ln_f(x))
         return logits if targets is None else F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten())
 
@@ -386,6 +389,12 @@ class Fft(nn.Module):
         return torch.fft.rfft(x.float()).abs().to(x.dtype)
 
 
+class Mixed(nn.Module):
+    """Constants that are not cast with the module."""
+    def forward(self, x):
+        return x @ torch.ones(8, 8)
+
+
 class Branches(nn.Module):
     """Branches in a list, which do not run one after the other."""
     def __init__(self):
@@ -415,8 +424,9 @@ class Residuals(nn.Module):
 
 class SmallGpt(Gpt2):
     """Whose attention keeps its scores, so that the CPU keeps what is described."""
-    def __init__(self):
+    def __init__(self, recomputes=False):
         super().__init__(vocab=512, d=64, n=4, layers=3, positions=64, p=0.0)
+        self.recomputes = recomputes
         for block in self.h:
             block.is_fused = False
 
