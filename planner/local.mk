@@ -76,7 +76,6 @@ plans_libs = libarena_plans.la $(operators_libs)
 noinst_LTLIBRARIES += libarena_search.la
 libarena_search_la_SOURCES = \
 	planner/search/budget.h planner/search/budget.cc \
-	planner/search/would_fit.h planner/search/would_fit.cc \
 	planner/search/candidate_layers.h planner/search/candidate_layers.cc \
 	planner/search/grids.h planner/search/grids.cc \
 	planner/search/mixed.h planner/search/mixed.cc \
@@ -88,6 +87,7 @@ libarena_search_la_SOURCES = \
 	planner/search/query.h \
 	planner/search/search.h planner/search/search.cc \
 	planner/search/shard_parts.h planner/search/shard_parts.cc \
+	planner/search/spans.h planner/search/spans.cc \
 	# end
 search_libs = libarena_search.la $(plans_libs)
 
@@ -106,6 +106,7 @@ libarena_requests_la_SOURCES = \
 	planner/requests/cluster_rules.h planner/requests/cluster_rules.cc \
 	planner/requests/pin_rules.h planner/requests/pin_rules.cc \
 	planner/requests/plan_query.h planner/requests/plan_query.cc \
+	planner/requests/would_fit.h planner/requests/would_fit.cc \
 	# end
 requests_libs = libarena_requests.la $(search_libs)
 

@@ -56,7 +56,7 @@ planner_tests = tests/unit/test_planner_models tests/unit/test_planner_cost test
 	tests/unit/test_planner_budget \
 	tests/unit/test_planner_mixed tests/unit/test_planner_physics tests/unit/test_planner_pins \
 	tests/unit/test_planner_offers tests/unit/test_planner_schedule \
-	tests/unit/test_planner_measured tests/unit/test_array_offers tests/unit/test_array_compare
+	tests/unit/test_planner_measured tests/unit/test_planner_spans tests/unit/test_array_offers tests/unit/test_array_compare
 if HAVE_CHECK
 check_PROGRAMS += $(planner_tests)
 TESTS += $(planner_tests)

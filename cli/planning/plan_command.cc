@@ -30,12 +30,23 @@ namespace {
 /// A fixed plan that does not fit memory has a price all the same.
 bool has_plan(const GridResult& result) { return result.estimate.iteration_s > 0; }
 
+bool knows_spans(const GridResult& result) { return result.slower != SpanFactors{1, 1}; }
+
+/// Of an iteration over leaves of a pod, or over pods.
+double span_s(const GridResult& result, Span span) {
+    return result.estimate.iteration_s * result.slower[static_cast<std::size_t>(span) - 1];
+}
+
 Json json_of(const GridResult& result) {
     Json json = arena::json_of(result.grid);
     json["feasible"] = result.feasible;
     json["reason"] = result.reason;
     json["proxy_plan"] = has_plan(result) ? arena::json_of(result.plan) : Json();
     json["estimate"] = has_plan(result) ? arena::json_of(result.estimate) : Json();
+    if (result.segment > 1) json["segment"] = result.segment;
+    if (knows_spans(result))
+        json["iteration_s_over"] = {{"pod", span_s(result, Span::pod)},
+                                    {"pods", span_s(result, Span::pods)}};
     return json;
 }
 
@@ -49,6 +60,11 @@ void print_ranking(const std::vector<GridResult>& results) {
                                    {"samples per s", true},
                                    {"TFLOP/s per GPU", true},
                                    {"memory per GPU", true}});
+    const auto any = [&](auto has) { return std::any_of(results.begin(), results.end(), has); };
+    const bool spans = any(knows_spans);
+    const bool segments = any([](const GridResult& r) { return r.segment > 1; });
+    if (spans) columns.insert(columns.end(), {{"over leaves", true}, {"over pods", true}});
+    if (segments) columns.push_back({"nodes of a domain", true});
     if (source) columns.push_back({"source"});
     Table table(columns);
     std::size_t rank = 0;
@@ -61,6 +77,9 @@ void print_ranking(const std::vector<GridResult>& results) {
              {human_seconds(e.iteration_s), fmt::format("{:.4g}", e.samples_per_s),
               fmt::format("{:.1f}", e.tflops_per_gpu), human_bytes(e.memory_bytes_per_gpu)})
             row.push_back(std::move(cell));
+        for (const Span span : {Span::pod, Span::pods})
+            if (spans) row.push_back(r.grid.nodes > 1 ? human_seconds(span_s(r, span)) : "");
+        if (segments) row.push_back(r.segment > 1 ? fmt::format("{}", r.segment) : "");
         if (source) row.emplace_back(to_string(e.source));
         table.add(std::move(row));
     }
@@ -87,6 +106,9 @@ void print_breakdown(const GridResult& best) {
     if (best.plan.recompute != Recompute::none)
         fmt::print("  recomputation: {}\n", to_string(best.plan.recompute));
     if (best.plan.zero_stage != 0) fmt::print("  ZeRO stage: {}\n", best.plan.zero_stage);
+    if (best.segment > 1)
+        print_wrapped("  ",
+                      fmt::format("needs {} nodes at a time in one NVLink domain", best.segment));
     print_wrapped("  layers per stage: ",
                   fmt::format("{}", fmt::join(best.plan.stage_layers, ",")));
 }
@@ -308,6 +330,7 @@ Result<GridResult> price_one(const PlanOptions& options, const Model& model, con
         return result;
     }
     result.estimate = *estimate;
+    price_spans(model, options.global_batch, pool, result);
     const auto memory_bytes = static_cast<double>(pool.hardware.memory_bytes);
     result.feasible = estimate->memory_bytes_per_gpu <= memory_bytes;
     if (!result.feasible) {
@@ -413,6 +436,26 @@ int plan(const Globals& globals, const PlanOptions& options) {
     return report(globals, options, *model, *pools, *results, left_out);
 }
 
+void add_network_options(CLI::App& command, PlanOptions& o) {
+    const CLI::Range counts(std::int64_t{1}, limits::gpus);
+    command.add_option("--leaf-nodes", o.leaf_nodes, "nodes below one leaf switch [any number]")
+        ->check(counts);
+    command.add_option("--pod-leaves", o.pod_leaves, "leaves of a pod [any number]")
+        ->check(counts)
+        ->needs("--leaf-nodes");
+    command
+        .add_option("--domain-nodes", o.domain_nodes,
+                    "nodes of one NVLink domain [none: intra joins the GPUs of a node]")
+        ->check(counts);
+    command
+        .add_option("--oversubscription", o.oversubscription,
+                    "times less than in a leaf that a node gets above it, and above pods: "
+                    "LEAF[,POD] [the site's]")
+        ->delimiter(',')
+        ->expected(1, 2)
+        ->check(CLI::Range(1.0, 1000.0));
+}
+
 }  // namespace
 
 void add_plan(CLI::App& app, Globals& globals) {
@@ -436,6 +479,7 @@ void add_plan(CLI::App& app, Globals& globals) {
     command->add_option("--gpus", o->gpus, "number of GPUs, or MIN-MAX; may be repeated");
     command->add_option("--gpus-per-node", o->gpus_per_node, "GPUs of one node [the hardware's]")
         ->check(CLI::Range(std::int64_t{1}, std::int64_t{1024}));
+    add_network_options(*command, *o);
     command->add_option("--hardware", o->hardware, "more hardware entries (YAML)");
     command->add_option("--calibration", o->calibration, "constants over the built-in ones (YAML)");
     command->add_option(

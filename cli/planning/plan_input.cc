@@ -104,7 +104,12 @@ Result<GpuType> resolve_gpu_type(const Globals& globals, const std::vector<GpuTy
                                  const std::string& word) {
     const Result<Config> config = load_site_config(globals);
     const std::string* mapped = config ? hardware_of(*config, word) : nullptr;
-    return find_hardware(hardware, mapped == nullptr ? std::string_view(word) : *mapped);
+    Result<GpuType> type =
+        find_hardware(hardware, mapped == nullptr ? std::string_view(word) : *mapped);
+    if (!type || !config) return type;
+    GpuType entry = std::move(type).value();
+    set_oversubscription(entry, config->leaf_oversubscription, config->pod_oversubscription);
+    return entry;
 }
 
 Result<ProfileTable> table_of_file(const std::string& file, const GpuPool& pool) {
@@ -319,6 +324,14 @@ Result<std::vector<GpuRange>> read_gpu_ranges(const PlanOptions& options) {
     return ranges;
 }
 
+void set_network(const PlanOptions& options, GpuPool& pool) {
+    pool.leaf_nodes = options.leaf_nodes;
+    pool.pod_nodes = options.leaf_nodes * options.pod_leaves;
+    pool.domain_nodes = options.domain_nodes;
+    for (std::size_t level = 0; level < options.oversubscription.size(); ++level)
+        pool.hardware.uplinks[level].oversubscription = options.oversubscription[level];
+}
+
 Result<PlanStore> open_profiles(const PlanOptions& options) {
     if (!options.profiles.ends_with(".db")) return PlanStore();
     return PlanStore::open(options.profiles);
@@ -336,6 +349,7 @@ Result<std::vector<GpuPool>> read_pools(const Globals& globals, const PlanOption
                      .hardware = *entry,
                      .gpus_per_node = options.gpus_per_node,
                      .max_gpus = 1};
+        set_network(options, pool);
         if (pool.gpus_per_node == 0)
             pool.gpus_per_node = std::max<std::int64_t>(entry->gpus_per_node, 1);
         pool.framework = launcher_name(options);

@@ -21,6 +21,10 @@ struct PlanOptions {
     std::vector<std::string> gpu_types;
     std::vector<std::string> gpus;   ///< "8" or "4-16"
     std::int64_t gpus_per_node = 0;  ///< 0 = the hardware's
+    /// Of the network: nodes of a leaf and of an NVLink domain, leaves of a pod; 0 = any number,
+    /// of a domain none. Oversubscription above a leaf, then above a pod; empty = the site's.
+    std::int64_t leaf_nodes = 0, pod_leaves = 0, domain_nodes = 0;
+    std::vector<double> oversubscription;
     std::string hardware, calibration, profiles, fixed;
     std::string launcher = "env";  ///< of request/launchers.h, or "any"
     bool pareto = false;

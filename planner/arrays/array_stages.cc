@@ -167,8 +167,7 @@ Result<std::vector<ArrayStage>> array_stages(const PlanQuery& query, const GpuPo
         return no_error(fmt::format("a stage of {} does not fit {} in memory with the batch of {}",
                                     stages, pool.hardware.name, query.global_batch));
     const Topology topology =
-        make_topology(pool.hardware, {pool.gpu_type, nodes.nodes, nodes.gpus_per_node, stages},
-                      pool.gpus_per_node);
+        topology_of(pool, {pool.gpu_type, nodes.nodes, nodes.gpus_per_node, stages});
     const StagePricer pricer(*context, topology, shape, stages);
     std::vector<ArrayStage> priced;
     LayerRange range;

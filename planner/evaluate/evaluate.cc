@@ -233,6 +233,7 @@ Result<GpuPool> row_pool(const MeasuredRow& row, const EvaluateOptions& options)
     pool.hardware = *type;
     pool.gpus_per_node = row.gpus_per_node > 0 ? row.gpus_per_node : type->gpus_per_node;
     pool.max_gpus = row.gpus;
+    pool.domain_nodes = row.gpus;  // runs of types with a domain were made in one
     pool.constants = options.calibration.constants(type->name, row.framework);
     apply_attention(row, pool.constants->framework);
     apply_notes(row, pool.constants->framework);

@@ -80,15 +80,31 @@ double ring_pass_s(const Topology& t, const Group& group, double bytes) {
 
 }  // namespace
 
-/// Ranks that `intra` joins: a node's GPUs, or of a larger domain the power of two that jobs use of
-/// it (64 of 72), so that groups do not straddle two domains.
-Topology make_topology(const GpuType& type, const Grid& grid, std::int64_t site_gpus_per_node) {
+Link link_over(const GpuType& type, Span span) {
+    Link link = type.inter;
+    for (std::size_t level = 0; level < static_cast<std::size_t>(span); ++level) {
+        link.bytes_per_s /= type.uplinks[level].oversubscription;
+        link.alpha_s += type.uplinks[level].alpha_s;
+    }
+    return link;
+}
+
+std::int64_t domain_share(const GpuType& type, const Grid& grid, std::int64_t site_gpus_per_node,
+                          std::int64_t domain_nodes) {
     const std::int64_t node = std::max(grid.gpus_per_node, site_gpus_per_node);
-    if (type.domain_gpus <= node || grid.nodes == 1)
-        return {type.intra, type.inter, grid.gpus_per_node, node, grid.nodes};
+    const std::int64_t most = std::min(domain_nodes, type.domain_gpus / node);
+    if (most <= 1 || grid.nodes <= most) return most <= 1 ? 1 : grid.nodes;
     std::int64_t nodes = 1;
-    while (2 * nodes * node <= type.domain_gpus && nodes < grid.nodes) nodes *= 2;
-    Link inter = type.inter;
+    while (2 * nodes <= most && grid.nodes % (2 * nodes) == 0) nodes *= 2;
+    return nodes;
+}
+
+/// A domain is to its ranks what a node is elsewhere: `intra` joins them.
+Topology make_topology(const GpuType& type, const Grid& grid, std::int64_t site_gpus_per_node,
+                       const Wiring& wiring) {
+    const std::int64_t node = std::max(grid.gpus_per_node, site_gpus_per_node);
+    const std::int64_t nodes = wiring.domain_nodes;
+    Link inter = link_over(type, wiring.span);
     inter.bytes_per_s *= real(nodes);
     return {type.intra, inter, nodes * grid.gpus_per_node, nodes * node,
             (grid.nodes + nodes - 1) / nodes};

@@ -19,7 +19,7 @@
 #include <cstdint>
 
 #include "core/hardware.h"
-#include "core/plan.h"
+#include "core/offer.h"
 
 namespace arena {
 
@@ -31,7 +31,20 @@ struct Topology {
     std::int64_t node_gpus = 1;      ///< GPUs that share the node's adapters, >= gpus_per_node
     std::int64_t nodes = 1;          ///< of the job; domains where `intra` joins several nodes
 };
-Topology make_topology(const GpuType&, const Grid&, std::int64_t site_gpus_per_node);
+/// How far apart the grid's nodes lie, and how many of them an NVLink domain has.
+struct Wiring {
+    Span span = Span::leaf;
+    std::int64_t domain_nodes = 1;  ///< that share one each; 1: no two do
+};
+Topology make_topology(const GpuType&, const Grid&, std::int64_t site_gpus_per_node,
+                       const Wiring& = {});
+/// How many of the grid's nodes share a domain at a time, where one has so many: all of them if it
+/// holds them; else the largest power of two that divides their number, so that groups do not
+/// straddle two domains (64 GPUs of 72). 1: none do.
+std::int64_t domain_share(const GpuType&, const Grid&, std::int64_t site_gpus_per_node,
+                          std::int64_t domain_nodes);
+/// `inter` over this span: with what the levels leave of the rate, and add to the start-up.
+Link link_over(const GpuType&, Span);
 
 /// A communicator: `size` ranks, `per_node` of them on each node it touches.
 struct Group {

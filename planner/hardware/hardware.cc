@@ -115,6 +115,25 @@ Link read_link(MapReader& entry, std::string_view key) {
     return link;
 }
 
+/// {leaf: 2, pod: 4, leaf_alpha_us: 1, pod_alpha_us: 3}, each with a default.
+void read_uplinks(MapReader& entry, GpuType& type) {
+    const YamlNode* map = entry.child("oversubscription", YamlNode::Kind::map, true);
+    if (map == nullptr) return;
+    if (Status s =
+            yaml_check_keys(*map, entry.file(), {"leaf", "pod", "leaf_alpha_us", "pod_alpha_us"});
+        !s)
+        entry.keep(s.error());
+    MapReader reader(*map, entry.file());
+    std::size_t level = 0;
+    for (const auto& [rate, start_up] :
+         {std::pair("leaf", "leaf_alpha_us"), std::pair("pod", "pod_alpha_us")}) {
+        Uplink& uplink = type.uplinks[level++];
+        uplink.oversubscription = reader.number(rate, 1, 1000, 1);
+        uplink.alpha_s = reader.number(start_up, 0, 1e6, 0) * 1e-6;
+    }
+    if (reader.error()) entry.keep(*reader.error());
+}
+
 void read_flops(MapReader& entry, GpuType& type) {
     const YamlNode* map = entry.child("tflops", YamlNode::Kind::map);
     if (map == nullptr) return;
@@ -146,10 +165,10 @@ void read_aliases(MapReader& entry, GpuType& type) {
 Result<GpuType> read_entry(const YamlNode& node, std::string_view file) {
     if (node.kind != YamlNode::Kind::map)
         return usage_error("each hardware entry is a map", node.where(file));
-    if (Status s = yaml_check_keys(
-            node, file,
-            {"name", "aliases", "memory_gib", "tflops", "memory_gb_per_s", "sm_count",
-             "gpus_per_node", "domain_gpus", "intra", "inter", "reserved_gib", "emulated"});
+    if (Status s = yaml_check_keys(node, file,
+                                   {"name", "aliases", "memory_gib", "tflops", "memory_gb_per_s",
+                                    "sm_count", "gpus_per_node", "domain_gpus", "intra", "inter",
+                                    "oversubscription", "reserved_gib", "emulated"});
         !s)
         return s.error();
     MapReader entry(node, file);
@@ -165,6 +184,7 @@ Result<GpuType> read_entry(const YamlNode& node, std::string_view file) {
         type.domain_gpus = entry.integer("domain_gpus", 1, limits::gpus);
     type.intra = read_link(entry, "intra");
     type.inter = read_link(entry, "inter");
+    read_uplinks(entry, type);
     type.reserved_bytes = entry.number("reserved_gib", 0, 1024, 2.5) * gib;
     type.emulated = entry.boolean("emulated");
     if (type.reserved_bytes >= static_cast<double>(type.memory_bytes))
@@ -267,6 +287,11 @@ std::optional<Precision> effective_precision(const GpuType& type, Precision prec
     if (type.emulated) return Precision::fp32;
     if (type.flops.contains(precision)) return precision;
     return std::nullopt;
+}
+
+void set_oversubscription(GpuType& type, double leaf, double pod) {
+    type.uplinks[0].oversubscription = std::max(type.uplinks[0].oversubscription, leaf);
+    type.uplinks[1].oversubscription = std::max(type.uplinks[1].oversubscription, pod);
 }
 
 std::string precisions_of(const GpuType& type) {

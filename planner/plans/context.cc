@@ -27,6 +27,23 @@ std::optional<PoolContext> prepare(const Model& model, const GpuPool& pool,
                        .sample_flops = sample_flops};
 }
 
+Span nearest_span(const GpuPool& pool, std::int64_t nodes) {
+    if (pool.leaf_nodes == 0 || nodes <= pool.leaf_nodes) return Span::leaf;
+    return pool.pod_nodes == 0 || nodes <= pool.pod_nodes ? Span::pod : Span::pods;
+}
+
+Topology topology_over(const GpuPool& pool, const Grid& grid, Span span, bool shares_domain) {
+    const std::int64_t share =
+        shares_domain ? domain_share(pool.hardware, grid, pool.gpus_per_node, pool.domain_nodes)
+                      : 1;
+    return make_topology(pool.hardware, grid, pool.gpus_per_node,
+                         {.span = span, .domain_nodes = share});
+}
+
+Topology topology_of(const GpuPool& pool, const Grid& grid) {
+    return topology_over(pool, grid, nearest_span(pool, grid.nodes), true);
+}
+
 double model_tflops_per_gpu(const PoolContext& context, double samples_per_s, double gpus) {
     const double passes = is_adapted(context.model) ? 2 : 3;  // no gradients of frozen weights
     return passes * context.sample_flops * samples_per_s / gpus / 1e12;

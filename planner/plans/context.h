@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 
+#include "planner/hardware/collectives.h"
 #include "planner/models/layer_index.h"
 #include "planner/operators/cost.h"
 #include "planner/plans/pool.h"
@@ -29,6 +30,13 @@ struct PoolContext {
         return layers->form() == LayerIndex::Form::homogeneous;
     }
 };
+/// The nearest that so many nodes of the pool can lie together.
+Span nearest_span(const GpuPool&, std::int64_t nodes);
+/// How the grid is wired on nodes that lie so. `shares_domain`: as many of them as domain_share()
+/// says share an NVLink domain each.
+Topology topology_over(const GpuPool&, const Grid&, Span, bool shares_domain);
+/// That of the search: as near as can be, in as few domains.
+Topology topology_of(const GpuPool&, const Grid&);
 /// Nothing where the type does not compute in the model's precision.
 std::optional<PoolContext> prepare(const Model&, const GpuPool&, std::int64_t global_batch);
 /// Model TFLOP/s per GPU.

@@ -24,6 +24,11 @@ struct GpuPool {
     /// Of the site, with GPUs of this type: a count is planned on more nodes than it needs, too, up
     /// to all of them; 0: on as few as it needs alone.
     std::int64_t nodes = 0;
+    /// Nodes of an NVLink domain, as far as the site's network says that there are any: Slurm's
+    /// blocks. 0: none; then `intra` joins the GPUs of a node alone.
+    std::int64_t domain_nodes = 0;
+    /// Of its nodes, the most below one leaf switch, and in one pod; 0: all.
+    std::int64_t leaf_nodes = 0, pod_nodes = 0;
 };
 
 }  // namespace arena

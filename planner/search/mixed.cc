@@ -57,8 +57,7 @@ const Shard& ShardBook::get(std::int64_t tp, std::int64_t micro_batch) {
     std::unique_ptr<Shard>& slot = shards_[{tp, micro_batch}];
     if (!slot) {
         const GpuPool& pool = context_.pool;
-        const Topology node =
-            make_topology(pool.hardware, {pool.gpu_type, 1, tp, 1}, pool.gpus_per_node);
+        const Topology node = topology_of(pool, {pool.gpu_type, 1, tp, 1});
         ShardShape shape;
         shape.tp = tp;
         shape.micro_batch = micro_batch;

@@ -432,7 +432,7 @@ bool MixedSearch::search(const Grid& grid, double limit_s, Plan& plan, Estimate&
     if (!can_be_mixed(grid) || is_too_large(grid)) return false;
     if (spends(1) || !has_memory(grid)) return false;
     grid_ = grid;
-    topology_ = make_topology(context_.pool.hardware, grid, context_.pool.gpus_per_node);
+    topology_ = topology_of(context_.pool, grid);
     Found found{infinity, {}};
     if (std::isfinite(limit_s)) {
         search_below(limit_s, found);

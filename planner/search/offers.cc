@@ -24,15 +24,6 @@ double ratio_of(const Observation& o, const std::vector<Offer>& offers) {
     return o.iteration_s / o.estimated_s;
 }
 
-/// The whole estimate moves: which of its parts was wrong is not known.
-void scale(Estimate& e, double ratio) {
-    for (double* part : {&e.iteration_s, &e.compute_s, &e.tp_comm_s, &e.pp_comm_s, &e.dp_comm_s,
-                         &e.bubble_s, &e.optimizer_s})
-        *part *= ratio;
-    e.samples_per_s /= ratio;
-    e.tflops_per_gpu /= ratio;
-}
-
 }  // namespace
 
 double observation_weight(const Observation& o, const Offer& offer) {
@@ -64,7 +55,8 @@ std::vector<Offer> correct_offers(std::vector<Offer> offers,
             sum += weight * log_ratio;
         }
         if (weights == 0) continue;
-        // Several neighbours together speak no louder than the offer's own run would.
+        // Several neighbours together speak no louder than the offer's own run would. The whole
+        // estimate moves: which of its parts was wrong is not known.
         scale(offer.estimate, std::exp(sum / std::max(1.0, weights)));
         const double heard = is_own ? 1 : std::min(weights, 0.75);
         const double observed = std::max(observed_error, spread);
@@ -94,8 +86,9 @@ std::string offer_key(std::string_view model_fingerprint, std::string_view setti
                       std::span<const OfferPool> pools) {
     std::string key = fmt::format("{}{}", model_fingerprint, settings);
     for (const OfferPool& pool : pools)
-        key += fmt::format("|{}:{}:{}:{}:{}:{}", pool.gpu_type, pool.hardware, pool.gpus_per_node,
-                           pool.max_gpus, pool.profile_version, pool.nodes);
+        key += fmt::format("|{}:{}:{}:{}:{}:{}:{}:{}:{}", pool.gpu_type, pool.hardware,
+                           pool.gpus_per_node, pool.max_gpus, pool.profile_version, pool.nodes,
+                           pool.leaf_nodes, pool.pod_nodes, pool.domain_nodes);
     return key;
 }
 

@@ -20,6 +20,7 @@
 #include "planner/search/grids.h"
 #include "planner/search/mixed_search.h"
 #include "planner/search/search.h"
+#include "planner/search/spans.h"
 
 namespace arena {
 
@@ -160,6 +161,7 @@ void add_uneven(const GpuPool& pool, PoolSearch& search, const NodeShape& shape,
                 std::vector<GridResult>& results) {
     GridResult found = search.search(shape, 1);
     if (!found.feasible || !is_data_parallel(found.plan)) return;
+    price_without_domain(search.context(), found);
     for (const GridResult& other : results)
         if (other.feasible && other.grid.gpu_type == pool.gpu_type && other.grid.nodes > 1 &&
             other.grid.gpus() == shape.gpus() && is_data_parallel(other.plan) &&
@@ -336,6 +338,8 @@ std::vector<GridResult> plan_grids(const PlanQuery& query, PlanBudget& budget) {
             }
             if (query.can.told.has(Feature::mixed))
                 mix_stages(query, search.context(), budget, std::span(results).subspan(begin));
+            for (std::size_t i = begin; i < results.size(); ++i)
+                if (results[i].feasible) price_spans(search.context(), results[i]);
         });
     return results;
 }
@@ -354,6 +358,7 @@ std::vector<GridResult> plan_pareto(const PlanQuery& query, PlanBudget& budget) 
                     for (std::size_t i = 0; i < counts.size() && !shape.uneven; ++i) {
                         const PlanBudget::Slice own(budget, share_of(i, counts.size()));
                         for (GridResult& plan : search.pareto(shape, counts[i])) {
+                            if (plan.feasible) price_spans(search.context(), plan);
                             auto& list = plan.feasible ? sets[{pool.gpu_type, shape.gpus()}]
                                                        : infeasible_grids;
                             list.push_back(std::move(plan));
@@ -381,7 +386,8 @@ std::vector<Offer> offers_of(std::vector<GridResult> grids) {
                    offer.grid.gpus_per_node == result.grid.gpus_per_node &&
                    offer.grid.split == result.grid.split;
         });
-        Offer offer{std::move(result.grid), std::move(result.plan), result.estimate};
+        Offer offer{std::move(result.grid), std::move(result.plan), result.estimate, result.slower,
+                    result.segment};
         if (same == offers.end())
             offers.push_back(std::move(offer));
         else if (offer.estimate.samples_per_s > same->estimate.samples_per_s)
@@ -422,23 +428,12 @@ Result<Estimate> price_plan(const Model& model, std::int64_t global_batch, const
         return status.error();
     const auto prepared = prepare(model, pool, global_batch);
     if (!prepared) return no_error(no_precision(pool.hardware, model.precision));
-    const PoolContext& context = *prepared;
-    const Topology topology = make_topology(pool.hardware, grid, pool.gpus_per_node);
-    if (is_mixed(plan)) {
-        ShardBook shards(context, plan.sequence_parallel);
-        return price_mixed(context, topology, shards, plan);
-    }
-    const Shard shard(context, topology,
-                      {plan.tp(), plan.micro_batch, plan.sequence_parallel, plan.cp, plan.ep});
-    const PlanChoice choice{.stages = plan.pp(),
-                            .dp = plan.dp(),
-                            .micro_batches = plan.num_micro_batches,
-                            .recompute = plan.recompute,
-                            .zero_stage = plan.zero_stage,
-                            .vpp = plan.vpp,
-                            .cp = plan.cp,
-                            .ep = plan.ep};
-    return price_stages(context, topology, shard, choice, plan.stage_layers);
+    return price_on(*prepared, topology_of(pool, grid), plan);
+}
+
+void price_spans(const Model& model, std::int64_t global_batch, const GpuPool& pool,
+                 GridResult& result) {
+    if (const auto prepared = prepare(model, pool, global_batch)) price_spans(*prepared, result);
 }
 
 Plan with_best_layers(const Model& model, std::int64_t global_batch, const Grid& grid, Plan plan,

@@ -53,6 +53,9 @@ bool fits_memory(const PlanQuery&, PlanBudget&);
 Result<Estimate> price_plan(const Model&, std::int64_t global_batch, const Grid&, const Plan&,
                             const GpuPool&);
 
+/// Sets slower and segment of a grid that has a plan and an estimate of price_plan().
+void price_spans(const Model&, std::int64_t global_batch, const GpuPool&, GridResult&);
+
 /// The plan, one that price_plan() takes, with the fastest partition of layers that its launcher
 /// can be told and that fits memory, if one does. Equal layers, mixed and
 /// interleaved stages stay as they are.

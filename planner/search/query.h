@@ -32,9 +32,11 @@ struct PlanQuery {
 struct GridResult {
     Grid grid;
     bool feasible = false;
-    std::string reason = {};  ///< why infeasible: memory, batch, layers, heads
-    Plan plan = {};           ///< proxy plan when feasible
-    Estimate estimate = {};
+    std::string reason = {};      ///< why infeasible: memory, batch, layers, heads
+    Plan plan = {};               ///< proxy plan when feasible
+    Estimate estimate = {};       ///< on nodes that lie as close together as so many can
+    SpanFactors slower = {1, 1};  ///< as Offer has it
+    std::int64_t segment = 1;     ///< likewise
     std::int64_t candidates = 0;  ///< plans of the grid, counted before layers are partitioned
     /// The launcher can be told stages that differ in dp and tp, but the grid is beyond
     /// mixed_stages_bound(): only uniform stages were looked at.

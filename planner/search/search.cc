@@ -117,10 +117,9 @@ Shard& PoolSearch::shard(std::size_t index, const NodeShape& nodes) {
     const ShardShape& shape = shapes_[index];
     const bool spans_nodes = shape.cp * shape.ep > 1;
     if (!slot.shard || (spans_nodes && slot.nodes != nodes)) {
-        const Topology topology =
-            spans_nodes ? topology_of(nodes, 1)
-                        : make_topology(pool_.hardware, {pool_.gpu_type, 1, shape.tp, 1},
-                                        pool_.gpus_per_node);
+        const Topology topology = spans_nodes
+                                      ? topology_of(nodes, 1)
+                                      : arena::topology_of(pool_, {pool_.gpu_type, 1, shape.tp, 1});
         if (slot.shard) shard_bytes_ -= slot.shard->bytes();
         slot = {std::make_unique<Shard>(context_, topology, shape), nodes};
         shard_bytes_ += slot.shard->bytes();
@@ -333,8 +332,7 @@ void keep_pareto(std::vector<GridResult>& results) {
 }
 
 Topology PoolSearch::topology_of(const NodeShape& nodes, std::int64_t stages) const {
-    return make_topology(pool_.hardware, {pool_.gpu_type, nodes.nodes, nodes.gpus_per_node, stages},
-                         pool_.gpus_per_node);
+    return arena::topology_of(pool_, {pool_.gpu_type, nodes.nodes, nodes.gpus_per_node, stages});
 }
 
 GridResult PoolSearch::result(const NodeShape& nodes, std::int64_t stages, const Best& best) const {

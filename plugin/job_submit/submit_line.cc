@@ -10,7 +10,7 @@
 #include "base/count_text.h"
 #include "base/text.h"
 #include "planner/models/model.h"
-#include "planner/search/would_fit.h"
+#include "planner/requests/would_fit.h"
 #include "request/launchers.h"
 
 namespace arena {

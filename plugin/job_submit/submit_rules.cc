@@ -11,7 +11,7 @@
 #include "base/text.h"
 #include "core/limits.h"
 #include "planner/requests/build_request.h"
-#include "planner/search/would_fit.h"
+#include "planner/requests/would_fit.h"
 #include "plugin/job_submit/steps_limit_rules.h"
 #include "plugin/job_submit/submit_line.h"
 #include "request/options.h"

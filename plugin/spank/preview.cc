@@ -15,7 +15,7 @@
 #include "base/text.h"
 #include "planner/hardware/hardware.h"
 #include "planner/requests/plan_query.h"
-#include "planner/search/would_fit.h"
+#include "planner/requests/would_fit.h"
 #include "plugin/common/quick_estimate.h"
 #include "site/config.h"
 

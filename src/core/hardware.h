@@ -2,6 +2,7 @@
 // What it runs on: GPU types and the links between GPUs.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -22,6 +23,13 @@ struct Link {
     bool operator==(const Link&) const = default;
 };
 
+/// What crossing a level of the network costs beside `inter`.
+struct Uplink {
+    double oversubscription = 1;  ///< the rate below it over what is left above; [1, 1000]
+    double alpha_s = 0;           ///< that it adds to the start-up; [0, 1]
+    bool operator==(const Uplink&) const = default;
+};
+
 /// A hardware entry: what one GPU can do and how GPUs are wired.
 struct GpuType {
     std::string name;  ///< hardware entry, for example "A100-SXM-80GB"
@@ -31,12 +39,13 @@ struct GpuType {
     std::int64_t sm_count = 0;
     std::int64_t gpus_per_node = 0;  ///< default when the site does not say
     std::int64_t domain_gpus =
-        0;                      ///< GPUs that `intra` joins, over nodes too (NVL72); 0 = a node's
-    Link intra;                 ///< between GPUs of one node, per GPU
-    Link inter;                 ///< between nodes, per node
-    double reserved_bytes = 0;  ///< framework + context per GPU
-    bool emulated = false;      ///< timings are a CPU's: never to be read as a GPU's
-    std::vector<std::string> aliases;  ///< other names of the entry that find_hardware() accepts
+        0;       ///< GPUs that `intra` joins, over nodes too (NVL72); 0 = a node's
+    Link intra;  ///< between GPUs of one node, per GPU
+    Link inter;  ///< between nodes of one leaf, per node
+    std::array<Uplink, 2> uplinks = {};  ///< of a leaf, and of a pod
+    double reserved_bytes = 0;           ///< framework + context per GPU
+    bool emulated = false;               ///< timings are a CPU's: never to be read as a GPU's
+    std::vector<std::string> aliases;    ///< other names of the entry that find_hardware() accepts
     bool operator==(const GpuType&) const = default;
 };
 

@@ -25,6 +25,20 @@ std::string data_sheet_note(std::string_view gpu_type) {
 std::string_view to_string(Source s) { return name_of(source_names, s); }
 std::optional<Source> parse_source(std::string_view s) { return value_of(source_names, s); }
 
+void scale(Estimate& e, double factor) {
+    for (double* part : {&e.iteration_s, &e.compute_s, &e.tp_comm_s, &e.pp_comm_s, &e.dp_comm_s,
+                         &e.bubble_s, &e.optimizer_s})
+        *part *= factor;
+    e.samples_per_s /= factor;
+    e.tflops_per_gpu /= factor;
+}
+
+Offer at_span(Offer offer, Span span) {
+    if (const double slower = offer.slower_at(span); slower != 1) scale(offer.estimate, slower);
+    offer.slower = {1, 1};
+    return offer;
+}
+
 const std::vector<Offer>& SharedOffers::get() const {
     static const std::vector<Offer> none;
     return list_ ? *list_ : none;

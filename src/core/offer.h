@@ -2,6 +2,7 @@
 // What a plan costs, and the plans that a job could run with.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
@@ -36,13 +37,37 @@ struct Estimate {
     bool operator==(const Estimate&) const = default;
 };
 
+/// How far apart a job's nodes lie in the network: below one leaf switch (or in one block), below
+/// the switches of one pod, or farther. A job of one node is in one leaf.
+enum class Span : std::uint8_t { leaf, pod, pods };
+inline constexpr Span widest_span = Span::pods;
+/// By Span, the first left out.
+using SpanFactors = std::array<double, 2>;
+
 /// A grid that a job could take, with the proxy plan that stands for it.
 struct Offer {
     Grid grid;
     Plan plan;
-    Estimate estimate;
+    Estimate estimate;  ///< in one leaf, or as close together as so many nodes can lie
+    /// Times longer than the estimate an iteration takes over leaves of a pod, and over pods;
+    /// ascending, 1 to most_slower.
+    SpanFactors slower = {1, 1};
+    /// So many nodes are in one NVLink domain each, whole sets of them; 1: the plan needs none.
+    std::int64_t segment = 1;
+    static constexpr double most_slower = 1e6;
+    [[nodiscard]] double slower_at(Span span) const {
+        return span == Span::leaf ? 1 : slower[static_cast<std::size_t>(span) - 1];
+    }
+    [[nodiscard]] double iteration_s(Span span) const {
+        return estimate.iteration_s * slower_at(span);
+    }
+    [[nodiscard]] bool knows_spans() const { return slower != SpanFactors{1, 1}; }
     bool operator==(const Offer&) const = default;
 };
+/// All of the estimate takes so many times as long.
+void scale(Estimate&, double factor);
+/// As it runs over the span: its estimate is of that, and it has one time.
+Offer at_span(Offer, Span);
 
 /// A list of offers, best estimate first, that many jobs may share: copies are one pointer. Reads
 /// as a const std::vector<Offer>; own() is the list to change, copied first where others read it

@@ -52,6 +52,9 @@ void read(const Json& json, const std::string& where, std::optional<Error>& erro
     if (fields.has("cross_rail_cost")) fields.number("cross_rail_cost", out.cross_rail_cost, 0, 10);
 }
 
+/// Of GpuType::uplinks.
+constexpr std::array uplink_keys{"above_leaf", "above_pod"};
+
 constexpr std::pair<const char*, double Estimate::*> estimate_numbers[] = {
     {"iteration_s", &Estimate::iteration_s},
     {"samples_per_s", &Estimate::samples_per_s},
@@ -107,18 +110,23 @@ Json json_of(const GpuType& type) {
     for (const auto& [precision, value] : type.flops) {
         flops[std::string(to_string(precision))] = value;
     }
-    return {{"name", type.name},
-            {"memory_bytes", type.memory_bytes},
-            {"flops", flops},
-            {"memory_bytes_per_s", type.memory_bytes_per_s},
-            {"sm_count", type.sm_count},
-            {"gpus_per_node", type.gpus_per_node},
-            {"domain_gpus", type.domain_gpus},
-            {"intra", json_of(type.intra)},
-            {"inter", json_of(type.inter)},
-            {"reserved_bytes", type.reserved_bytes},
-            {"emulated", type.emulated},
-            {"aliases", type.aliases}};
+    Json json{{"name", type.name},
+              {"memory_bytes", type.memory_bytes},
+              {"flops", flops},
+              {"memory_bytes_per_s", type.memory_bytes_per_s},
+              {"sm_count", type.sm_count},
+              {"gpus_per_node", type.gpus_per_node},
+              {"domain_gpus", type.domain_gpus},
+              {"intra", json_of(type.intra)},
+              {"inter", json_of(type.inter)},
+              {"reserved_bytes", type.reserved_bytes},
+              {"emulated", type.emulated},
+              {"aliases", type.aliases}};
+    for (std::size_t i = 0; i < uplink_keys.size(); ++i)
+        if (type.uplinks[i] != Uplink{})
+            json[uplink_keys[i]] = {{"oversubscription", type.uplinks[i].oversubscription},
+                                    {"alpha_s", type.uplinks[i].alpha_s}};
+    return json;
 }
 
 void read(const Json& json, const std::string& where, std::optional<Error>& error, GpuType& out) {
@@ -134,6 +142,12 @@ void read(const Json& json, const std::string& where, std::optional<Error>& erro
     fields.texts("aliases", out.aliases, 64, limits::name_bytes);
     if (const Json* link = fields.any("intra")) read(*link, fields.path("intra"), error, out.intra);
     if (const Json* link = fields.any("inter")) read(*link, fields.path("inter"), error, out.inter);
+    for (std::size_t i = 0; i < uplink_keys.size(); ++i) {
+        if (!fields.has(uplink_keys[i])) continue;
+        const JsonFields uplink(*fields.any(uplink_keys[i]), fields.path(uplink_keys[i]), error);
+        uplink.number("oversubscription", out.uplinks[i].oversubscription, 1, 1000);
+        uplink.number("alpha_s", out.uplinks[i].alpha_s, 0, 1);
+    }
     const Json* flops = fields.object("flops");
     if (flops == nullptr) return;
     out.flops.clear();
@@ -228,9 +242,12 @@ void read(const Json& json, const std::string& where, std::optional<Error>& erro
 }
 
 Json json_of(const Offer& offer) {
-    return {{"grid", json_of(offer.grid)},
-            {"plan", json_of(offer.plan)},
-            {"estimate", json_of(offer.estimate)}};
+    Json json{{"grid", json_of(offer.grid)},
+              {"plan", json_of(offer.plan)},
+              {"estimate", json_of(offer.estimate)}};
+    if (offer.knows_spans()) json["slower"] = {{"pod", offer.slower[0]}, {"pods", offer.slower[1]}};
+    if (offer.segment > 1) json["segment"] = offer.segment;
+    return json;
 }
 
 void read(const Json& json, const std::string& where, std::optional<Error>& error, Offer& out) {
@@ -240,6 +257,15 @@ void read(const Json& json, const std::string& where, std::optional<Error>& erro
     if (const Json* estimate = fields.any("estimate")) {
         read(*estimate, fields.path("estimate"), error, out.estimate);
     }
+    if (fields.has("segment")) fields.integer("segment", out.segment, 1, limits::gpus);
+    if (!fields.has("slower")) return;
+    const Json* slower = fields.object("slower");
+    if (slower == nullptr) return;
+    const JsonFields factors(*slower, fields.path("slower"), error);
+    factors.number("pod", out.slower[0], 1, Offer::most_slower);
+    factors.number("pods", out.slower[1], 1, Offer::most_slower);
+    if (factors.ok() && out.slower[0] > out.slower[1])
+        factors.refuse("pods", "a factor that is no less than that of a pod");
 }
 
 std::string to_json(const Model& v) { return dump_json(json_of(v)); }

@@ -59,7 +59,7 @@ struct Key {
 };
 
 constexpr double no = 0;
-constexpr std::array<Key, 65> keys{{
+constexpr std::array<Key, 67> keys{{
     {"", "enabled", &Config::enabled, no, no, Form::any, "",
      "whether Arena schedules at all; when false, Arena jobs stay held and ordinary jobs run as "
      "ever"},
@@ -195,9 +195,14 @@ constexpr std::array<Key, 65> keys{{
      "how long members wait for as many siblings as --arena-array=SIZE asks for"},
     {"array", "mpi", &Config::array_mpi, no, no, Form::word, "",
      "which MPI srun starts the ranks of an array with (srun --mpi=)"},
+    {"oversubscription", "leaf", &Config::leaf_oversubscription, 1, 1000, Form::any, "times",
+     "how much less than inside a leaf of the network a node gets above it; a hardware entry may "
+     "say more"},
+    {"oversubscription", "pod", &Config::pod_oversubscription, 1, 1000, Form::any, "times",
+     "how much less than between leaves of a pod a node gets between pods, likewise"},
 }};
-constexpr std::array<std::string_view, 5> groups{std::string_view("profile"), "resize", "slowdown",
-                                                 "loan", "array"};
+constexpr std::array<std::string_view, 6> groups{
+    std::string_view("profile"), "resize", "slowdown", "loan", "array", "oversubscription"};
 
 constexpr std::array<std::string_view, 3> objectives{"jct", "throughput", "fairness"};
 constexpr std::array<std::string_view, 2> queue_orders{"priority", "value"};

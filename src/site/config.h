@@ -90,6 +90,9 @@ struct Config {
     std::int64_t array_member_cpus = 1;  ///< of a member beside its carrier, 1..4096
     double array_wait_s = 30;            ///< for siblings, where a size is asked for, 0..86400
     std::string array_mpi = "pmix";      ///< of srun, for a carrier's ranks
+    // oversubscription:
+    double leaf_oversubscription = 1;  ///< above a leaf; a hardware entry's where larger; 1..1000
+    double pod_oversubscription = 1;   ///< above a pod, likewise; 1..1000
     std::string socket = "/run/slurm-arena/arena.sock";
     bool operator==(const Config&) const = default;
 };

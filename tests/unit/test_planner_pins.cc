@@ -3,7 +3,7 @@
 // pin that can never be is refused by a sentence.
 #include "planner/requests/build_request.h"
 #include "planner/requests/pin_rules.h"
-#include "planner/search/would_fit.h"
+#include "planner/requests/would_fit.h"
 #include "planner_cases.h"
 #include "request/request.h"
 #include "suite.h"

@@ -12,7 +12,7 @@
 #include "core/limits.h"
 #include "planner/hardware/hardware.h"
 #include "planner/models/readers.h"
-#include "planner/search/would_fit.h"
+#include "planner/requests/would_fit.h"
 #include "plugin/common/quick_estimate.h"
 #include "plugin/spank/controller.h"
 #include "plugin/spank/given.h"

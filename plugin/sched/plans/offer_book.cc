@@ -53,14 +53,46 @@ void merge(SitePool& pool, const SitePool& other) {
     pool.max_gpus = std::max(pool.max_gpus, other.max_gpus);
     pool.gpus_per_node = std::max(pool.gpus_per_node, other.gpus_per_node);
     pool.nodes = std::max(pool.nodes, other.nodes);
+    pool.leaf_nodes = std::max(pool.leaf_nodes, other.leaf_nodes);
+    pool.pod_nodes = std::max(pool.pod_nodes, other.pod_nodes);
+    pool.domain_nodes = std::max(pool.domain_nodes, other.domain_nodes);
     pool.cpus_per_gpu = std::min(pool.cpus_per_gpu, other.cpus_per_gpu);
     pool.memory_mb_per_gpu = std::min(pool.memory_mb_per_gpu, other.memory_mb_per_gpu);
+}
+
+/// Nodes of a type by what they hang on.
+struct Crowd {
+    std::map<std::int32_t, std::int64_t> of_leaf, of_pod;
+};
+
+std::int64_t most_of(const std::map<std::int32_t, std::int64_t>& counts) {
+    std::int64_t most = 0;
+    for (const auto& [key, count] : counts) most = std::max(most, count);
+    return most;
+}
+
+/// Blocks are NVLink domains: that is what topology/block is for.
+void set_network(const Snapshot& snapshot, const Crowd& crowd, SitePool& pool) {
+    if (snapshot.topology == NetworkKind::flat) return;
+    pool.leaf_nodes = most_of(crowd.of_leaf);
+    if (snapshot.topology == NetworkKind::block)
+        pool.domain_nodes = pool.leaf_nodes;
+    else
+        pool.pod_nodes = most_of(crowd.of_pod);
+}
+
+void count_node(const Snapshot& snapshot, const NodeState& node, Crowd& crowd) {
+    if (node.leaf < 0) return;
+    const std::int32_t above = snapshot.switches[static_cast<std::size_t>(node.leaf)].above;
+    ++crowd.of_leaf[node.leaf];
+    ++crowd.of_pod[above < 0 ? -1 - node.leaf : above];
 }
 
 }  // namespace
 
 std::vector<SitePool> OfferBook::pools_in(const ClusterView& view, const Place& place) const {
     std::map<std::string, SitePool> found;
+    std::map<std::string, Crowd> crowds;
     // What may be avoided for an hour is no reason to plan anew.
     for (NodeIndex index : view.snapshot.node_sets[view.whole_set(place.node_set)]) {
         const NodeState& node = view.snapshot.nodes[index];
@@ -77,6 +109,7 @@ std::vector<SitePool> OfferBook::pools_in(const ClusterView& view, const Place& 
             std::max<std::int64_t>(share(view.node_cpus[index], place.max_cpus_per_node), 1);
         if (view.memory_tracked)
             one.memory_mb_per_gpu = share(view.node_memory_mb[index], place.max_memory_mb_per_node);
+        count_node(view.snapshot, node, crowds[node.gpu_type]);
         const auto [known, first] = found.try_emplace(node.gpu_type, one);
         const std::int64_t gpus = known->second.max_gpus + one.max_gpus;
         const std::int64_t nodes = known->second.nodes + 1;
@@ -86,7 +119,10 @@ std::vector<SitePool> OfferBook::pools_in(const ClusterView& view, const Place& 
         known->second.nodes = nodes;
     }
     std::vector<SitePool> pools;
-    for (auto& [type, pool] : found) pools.push_back(std::move(pool));
+    for (auto& [type, pool] : found) {
+        set_network(view.snapshot, crowds[type], pool);
+        pools.push_back(std::move(pool));
+    }
     return pools;
 }
 
@@ -162,7 +198,12 @@ std::optional<GpuPool> OfferBook::pool_of(const Request& request, const SitePool
     entry.constants = calibration_.constants(entry.hardware.name, request.launcher);
     entry.gpus_per_node = pool.gpus_per_node;
     entry.max_gpus = pool.max_gpus;
+    set_oversubscription(entry.hardware, config_.leaf_oversubscription,
+                         config_.pod_oversubscription);
     entry.nodes = pool.nodes;
+    entry.leaf_nodes = pool.leaf_nodes;
+    entry.pod_nodes = pool.pod_nodes;
+    entry.domain_nodes = pool.domain_nodes;
     entry.profile = measurements_.table(pool.gpu_type);
     return entry;
 }
@@ -180,7 +221,8 @@ std::string OfferBook::cache_key(const Request& request, const std::string& mode
     for (const SitePool& pool : pools)
         if (allows_type(request, pool.gpu_type))
             facts.push_back({pool.gpu_type, pool.hardware, pool.gpus_per_node, pool.max_gpus,
-                             measurements_.version(pool.gpu_type), pool.nodes});
+                             measurements_.version(pool.gpu_type), pool.nodes, pool.leaf_nodes,
+                             pool.pod_nodes, pool.domain_nodes});
     return offer_key(model_fingerprint, offer_settings(request), facts);
 }
 

@@ -5,7 +5,7 @@
 #include <chrono>
 #include <exception>
 
-#include "planner/search/would_fit.h"
+#include "planner/requests/would_fit.h"
 #include "plugin/sched/plans/memory_room.h"
 
 namespace arena {

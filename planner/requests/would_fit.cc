@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-#include "planner/search/would_fit.h"
+#include "planner/requests/would_fit.h"
 
 #include <fmt/format.h>
 
