@@ -222,6 +222,7 @@ endif
 tests_unit_properties_test_LDADD = $(baselines_libs) -lrapidcheck
 tests_unit_test_arena_properties_LDADD = $(baselines_libs) -lrapidcheck
 tests_unit_test_fabric_LDADD = $(baselines_libs) $(CHECK_LIBS)
+tests_unit_test_policy_spans_LDADD = $(baselines_libs) $(CHECK_LIBS)
 tests_unit_test_layouts_LDADD = $(baselines_libs) $(CHECK_LIBS)
 tests_unit_test_promises_LDADD = $(baselines_libs) $(CHECK_LIBS)
 # Built by `make check`, run by tests/bench/planner-budget.
@@ -314,9 +315,9 @@ EXTRA_DIST += tests/golden tests/data tests/fuzz/parse_yaml.cc tests/fuzz/parse_
 # ---- simulator --------------------------------------------------------------------------------
 if HAVE_CHECK
 check_PROGRAMS += tests/unit/test_simulator tests/unit/test_arena_policy tests/unit/test_policies \
-	tests/unit/test_fairness tests/unit/test_page tests/unit/test_appointed tests/unit/test_arena_rigid tests/unit/test_fabric tests/unit/test_layouts tests/unit/test_promises tests/unit/test_sim_slowdowns
+	tests/unit/test_fairness tests/unit/test_page tests/unit/test_appointed tests/unit/test_arena_rigid tests/unit/test_fabric tests/unit/test_policy_spans tests/unit/test_layouts tests/unit/test_promises tests/unit/test_sim_slowdowns
 TESTS += tests/unit/test_simulator tests/unit/test_arena_policy tests/unit/test_policies \
-	tests/unit/test_fairness tests/unit/test_page tests/unit/test_appointed tests/unit/test_arena_rigid tests/unit/test_fabric tests/unit/test_layouts tests/unit/test_promises tests/unit/test_sim_slowdowns
+	tests/unit/test_fairness tests/unit/test_page tests/unit/test_appointed tests/unit/test_arena_rigid tests/unit/test_fabric tests/unit/test_policy_spans tests/unit/test_layouts tests/unit/test_promises tests/unit/test_sim_slowdowns
 endif
 EXTRA_DIST += tests/fuzz/apply_comment.cc tests/fuzz/parse_gres_config.cc tests/fuzz/parse_check_request.cc tests/fuzz/parse_mark.cc tests/fuzz/parse_node_check.cc tests/fuzz/parse_node_extra.cc \
 	tests/fuzz/parse_offer_json.cc tests/fuzz/parse_plan_pin.cc tests/fuzz/parse_profile_request.cc \

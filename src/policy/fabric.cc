@@ -3,6 +3,7 @@
 #include "policy/fabric.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 #include <set>
 #include <tuple>
@@ -98,7 +99,8 @@ class Parts {
 }  // namespace
 
 Fabric::Fabric(const Snapshot& snapshot)
-    : leaf_of_(snapshot.nodes.size(), 0),
+    : pod_of_leaf_(1, 0),
+      leaf_of_(snapshot.nodes.size(), 0),
       class_of_(snapshot.nodes.size(), 0),
       outside_(snapshot.nodes.size(), false) {
     find_leaves(snapshot);
@@ -126,6 +128,7 @@ void Fabric::find_leaves(const Snapshot& snapshot) {
         outside_[n] = node.leaf < 0 && !blocks;
     }
     if (leaves_ == 0) leaves_ = 1;
+    pod_of_leaf_.assign(leaves_, 0);
     if (blocks)
         join_blocks(snapshot);
     else
@@ -179,6 +182,7 @@ void Fabric::find_groups(const Snapshot& snapshot,
         groups[above].height = std::max(groups[above].height, groups[s].height + 1);
     }
     has_limits_ = tops > 1;
+    find_pods(switches, leaf_of_switch);
     for (std::size_t s = 0; s < groups.size(); ++s) {
         Group& group = groups[s];
         if (group.parts.empty()) continue;
@@ -189,6 +193,26 @@ void Fabric::find_groups(const Snapshot& snapshot,
     }
     std::stable_sort(groups_.begin(), groups_.end(),
                      [](const Group& a, const Group& b) { return a.height < b.height; });
+}
+
+/// A pod is what is below the switch above a leaf; a leaf below none is one by itself.
+void Fabric::find_pods(const std::vector<Switch>& switches,
+                       const std::vector<std::int32_t>& leaf_of_switch) {
+    std::vector<bool> known(leaves_, false);
+    std::map<std::int32_t, std::uint32_t> pods;  // by the switch above
+    pods_ = 0;
+    for (std::size_t s = 0; s < switches.size(); ++s) {
+        if (leaf_of_switch[s] < 0) continue;
+        const auto leaf = static_cast<std::uint32_t>(leaf_of_switch[s]);
+        const auto own = -1 - static_cast<std::int32_t>(s);
+        const auto [at, is_new] =
+            pods.try_emplace(switches[s].above < 0 ? own : switches[s].above, pods_);
+        pods_ += is_new;
+        pod_of_leaf_[leaf] = at->second;
+        known[leaf] = true;
+    }
+    for (std::uint32_t leaf = 0; leaf < leaves_; ++leaf)
+        if (!known[leaf]) pod_of_leaf_[leaf] = pods_++;
 }
 
 /// As Slurm orders nodes: by weight, and at the same weight those first that need not boot.
@@ -242,6 +266,96 @@ std::size_t Fabric::first_with_room(std::span<const NodeIndex> nodes, std::int64
         if (static_cast<std::int64_t>(n) + 1 >= wanted && choose(room, wanted, out)) return n + 1;
     }
     return 0;
+}
+
+template <typename LeafOf, typename Items>
+Span Fabric::span_over(const Items& items, LeafOf leaf_of) const {
+    Span span = Span::leaf;
+    if (items.empty() || leaves_ == 1) return span;
+    const std::uint32_t first = leaf_of(items.front());
+    for (const auto& item : items) {
+        const std::uint32_t leaf = leaf_of(item);
+        if (leaf == first) continue;
+        if (pod_of_leaf_[leaf] != pod_of_leaf_[first]) return Span::pods;
+        span = Span::pod;
+    }
+    return span;
+}
+
+Span Fabric::span_of(std::span<const NodeIndex> nodes) const {
+    return span_over(nodes, [&](NodeIndex n) { return leaf_of_[n]; });
+}
+
+Span Fabric::span_of(std::span<const Share> shares) const {
+    return span_over(shares, [](const Share& share) { return share.leaf; });
+}
+
+bool Fabric::keeps_segments(std::span<const NodeIndex> nodes, std::int64_t segment) const {
+    if (segment == 1) return true;
+    if (block_nodes_ == 0) return false;  // there is no domain
+    std::map<std::uint32_t, std::int64_t> of_leaf;
+    for (const NodeIndex n : nodes) ++of_leaf[leaf_of_[n]];
+    return std::all_of(of_leaf.begin(), of_leaf.end(),
+                       [&](const auto& leaf) { return leaf.second % segment == 0; });
+}
+
+std::size_t Fabric::first_within(std::span<const NodeIndex> nodes, std::int64_t wanted, Span span,
+                                 std::vector<Share>& out) const {
+    if (span >= widest()) return first_with_room(nodes, wanted, out);
+    std::vector<std::int64_t> in_leaf(leaves_, 0), in_pod(pods_, 0);
+    for (std::size_t n = 0; n < nodes.size(); ++n) {
+        const std::uint32_t leaf = leaf_of_[nodes[n]], pod = pod_of_leaf_[leaf];
+        ++in_leaf[leaf], ++in_pod[pod];
+        if ((span == Span::leaf ? in_leaf[leaf] : in_pod[pod]) < wanted) continue;
+        std::vector<std::int64_t> room(leaves_, 0);
+        for (std::uint32_t l = 0; l < leaves_; ++l)
+            if (pod_of_leaf_[l] == pod) room[l] = in_leaf[l];
+        if (choose(room, wanted, out)) return n + 1;
+    }
+    return 0;
+}
+
+namespace {
+
+/// Leaves and pods of the nodes.
+struct Lie {
+    std::set<std::int32_t> leaves, pods;
+};
+
+/// Nodes below no switch, or in no block, are each for themselves.
+Lie lie_of(const Snapshot& snapshot, std::span<const NodeIndex> nodes) {
+    Lie lie;
+    std::int32_t alone = -1;
+    for (const NodeIndex n : nodes) {
+        const std::int32_t leaf = snapshot.nodes[n].leaf;
+        const std::int32_t above =
+            leaf < 0 ? -1 : snapshot.switches[static_cast<std::size_t>(leaf)].above;
+        lie.leaves.insert(leaf < 0 ? --alone : leaf);
+        // a leaf below no switch is a pod of its own, whose number is no switch's
+        lie.pods.insert(leaf < 0 ? alone : above < 0 ? -leaf - 1'000'000'000 : above);
+    }
+    return lie;
+}
+
+}  // namespace
+
+Span span_of(const Snapshot& snapshot, std::span<const NodeIndex> nodes) {
+    if (snapshot.topology == NetworkKind::flat || nodes.size() <= 1) return Span::leaf;
+    const Lie lie = lie_of(snapshot, nodes);
+    if (lie.leaves.size() == 1) return Span::leaf;
+    return lie.pods.size() == 1 || snapshot.topology == NetworkKind::block ? Span::pod : Span::pods;
+}
+
+std::string words_of_span(const Snapshot& snapshot, std::span<const NodeIndex> nodes) {
+    if (snapshot.topology == NetworkKind::flat || nodes.size() <= 1) return {};
+    const Lie lie = lie_of(snapshot, nodes);
+    const std::size_t leaves = lie.leaves.size();
+    if (snapshot.topology == NetworkKind::block)
+        return leaves == 1 ? "in one block" : "over " + std::to_string(leaves) + " blocks";
+    if (leaves == 1) return "in one leaf";
+    const std::string pods =
+        lie.pods.size() == 1 ? "one pod" : std::to_string(lie.pods.size()) + " pods";
+    return "over " + std::to_string(leaves) + " leaves of " + pods;
 }
 
 Fabric::Taking::Taking(const Fabric& fabric, std::span<const Share> shares)

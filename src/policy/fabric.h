@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "core/cluster.h"
@@ -27,6 +28,16 @@ class Fabric {
     /// The lower is taken first; at most most_classes.
     [[nodiscard]] std::uint32_t classes() const { return classes_; }
     [[nodiscard]] std::uint32_t class_of(NodeIndex n) const { return class_of_[n]; }
+    /// How far apart the nodes lie. Blocks are the leaves of one pod.
+    [[nodiscard]] Span span_of(std::span<const NodeIndex> nodes) const;
+    /// The farthest that nodes of this network can.
+    [[nodiscard]] Span widest() const {
+        return leaves_ == 1 ? Span::leaf : pods_ == 1 ? Span::pod : Span::pods;
+    }
+    [[nodiscard]] std::uint32_t pods() const { return pods_; }
+    [[nodiscard]] std::uint32_t pod_of(std::uint32_t leaf) const { return pod_of_leaf_[leaf]; }
+    /// Whether the nodes of each block are a multiple of `segment`; 1: always.
+    [[nodiscard]] bool keeps_segments(std::span<const NodeIndex> nodes, std::int64_t segment) const;
     /// Slurm gives it to no job: it is below no switch of a tree.
     [[nodiscard]] bool is_outside(NodeIndex n) const { return outside_[n]; }
 
@@ -46,6 +57,11 @@ class Fabric {
     /// until a job may have `wanted` of these together. 0: all of them do not suffice.
     [[nodiscard]] std::size_t first_with_room(std::span<const NodeIndex> nodes, std::int64_t wanted,
                                               std::vector<Share>& out) const;
+    /// The same, and that they lie no farther apart.
+    [[nodiscard]] std::size_t first_within(std::span<const NodeIndex> nodes, std::int64_t wanted,
+                                           Span, std::vector<Share>& out) const;
+    /// How far apart the shares lie.
+    [[nodiscard]] Span span_of(std::span<const Share>) const;
     /// Takes nodes one after the other, as long as the share of their leaf lasts.
     class Taking {
       public:
@@ -72,6 +88,7 @@ class Fabric {
     void find_leaves(const Snapshot&);
     std::uint32_t leaf_of_node(const NodeState&, bool blocks, std::vector<std::int32_t>& known);
     void find_groups(const Snapshot&, const std::vector<std::int32_t>& leaf_of_switch);
+    void find_pods(const std::vector<Switch>&, const std::vector<std::int32_t>& leaf_of_switch);
     void find_classes(const Snapshot&);
     void join_blocks(const Snapshot&);
     [[nodiscard]] bool is_too_wide(std::size_t leaves, std::int64_t wanted) const {
@@ -79,12 +96,21 @@ class Fabric {
                static_cast<std::int64_t>(leaves) > (wanted + block_nodes_ - 1) / block_nodes_;
     }
 
-    std::uint32_t leaves_ = 1, classes_ = 1;
+    template <typename LeafOf, typename Items>
+    [[nodiscard]] Span span_over(const Items&, LeafOf) const;
+
+    std::uint32_t leaves_ = 1, pods_ = 1, classes_ = 1;
     bool has_limits_ = false;
     std::int64_t block_nodes_ = 0;  ///< of the smallest block; 0: they are none
-    std::vector<std::uint32_t> leaf_of_, class_of_;
+    std::vector<std::uint32_t> pod_of_leaf_, leaf_of_, class_of_;
     std::vector<bool> outside_;
     std::vector<Group> groups_;  ///< the lowest first
 };
+
+/// "in one leaf", "over 3 leaves of one pod", "over 4 leaves of 2 pods", of blocks "in one block",
+/// "over 2 blocks"; "" of one node, or where nothing is known of the network.
+std::string words_of_span(const Snapshot&, std::span<const NodeIndex> nodes);
+/// As Fabric::span_of(), for who asks of few jobs. O(nodes of the job).
+Span span_of(const Snapshot&, std::span<const NodeIndex> nodes);
 
 }  // namespace arena

@@ -9,6 +9,8 @@
 #include <tuple>
 #include <utility>
 
+#include "policy/fabric.h"
+
 namespace arena {
 namespace {
 
@@ -104,7 +106,8 @@ class Forecast {
     }
 
     void start(JobState& job, const Action& action) {
-        expected_[job.id] = {now_.time_s, action.offer.grid, action.offer.plan};
+        expected_[job.id] = {now_.time_s, action.offer.grid, action.offer.plan,
+                             words_of_span(now_, action.nodes)};
         --waiting_;
         job.phase = JobPhase::running;
         job.elastic = false;

@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <map>
+#include <string>
 #include <vector>
 
 #include "core/cluster.h"
@@ -17,6 +18,7 @@ struct ExpectedStart {
     double start_s = 0;
     Grid grid;
     Plan plan;
+    std::string span = {};  ///< words_of_span() of its nodes
     bool operator==(const ExpectedStart&) const = default;
 };
 

@@ -288,6 +288,12 @@ void Packing::count_room(const Search& search, std::uint32_t of_class, std::int6
     }
 }
 
+/// Where nodes of one leaf are wanted, whether one has as many: which others have is no matter.
+bool Packing::is_near_enough(const Search& search, std::span<const std::int64_t> rooms,
+                             std::int64_t wanted) {
+    return search.widest > Span::leaf || *std::max_element(rooms.begin(), rooms.end()) >= wanted;
+}
+
 /// Takes nodes of the first so many classes, from the leaves that Fabric::choose() says. rooms: at
 /// least as many nodes as the task may have of each leaf.
 bool Packing::take_shares(const Search& search, std::uint32_t classes,
@@ -295,14 +301,18 @@ bool Packing::take_shares(const Search& search, std::uint32_t classes,
     std::map<std::uint32_t, std::vector<NodeIndex>> usable;
     std::vector<Fabric::Share> shares;
     const auto wanted = static_cast<std::int64_t>(search.wanted - out.nodes.size());
-    while (fabric().choose(rooms, wanted, shares)) {
+    const auto whole = [&](std::int64_t nodes) { return nodes - nodes % search.segment; };
+    for (std::int64_t& room : rooms) room = whole(room);
+    while (is_near_enough(search, rooms, wanted) && fabric().choose(rooms, wanted, shares)) {
+        if (fabric().span_of(shares) > search.widest) return false;
         bool is_known = true;
         for (const Fabric::Share& share : shares) {
             const auto [at, is_new] = usable.try_emplace(share.leaf);
             if (!is_new) continue;
             at->second = usable_on(search, share.leaf, classes, out);
-            is_known = is_known && std::ssize(at->second) == rooms[share.leaf];
-            rooms[share.leaf] = std::ssize(at->second);
+            const std::int64_t room = whole(std::ssize(at->second));
+            is_known = is_known && room == rooms[share.leaf];
+            rooms[share.leaf] = room;
         }
         if (!is_known) continue;
         for (const Fabric::Share& share : shares) {
@@ -328,17 +338,29 @@ void Packing::collect_near(const Search& search, Placement& out) const {
 void Packing::collect_all(const Task& task, const Choice& choice, const Place& place,
                           Placement& out) const {
     const auto wanted = static_cast<std::size_t>(choice.gpus / out.gpus_per_node);
+    const Span widest = problem_->widest(choice, *out.offer);
+    const std::int64_t segment = out.offer->segment;
+    const auto collect_of = [&](Owner owner, std::size_t most) {
+        collect({task, choice, place, owner, most, widest, segment}, out);
+    };
     if (lent_ != nullptr) {
         const auto own =
             static_cast<std::size_t>((own_gpus_ + out.gpus_per_node - 1) / out.gpus_per_node);
-        collect({task, choice, place, Owner::own, std::min(own, wanted)}, out);
-        collect({task, choice, place, Owner::lent, wanted}, out);
+        collect_of(Owner::own, std::min(own, wanted));
+        collect_of(Owner::lent, wanted);
     }
-    collect({task, choice, place, Owner::any, wanted}, out);
-    if (lent_ == nullptr || !fabric().has_limits()) return;
-    if (out.nodes.size() == wanted && fabric().allows(out.nodes)) return;
+    collect_of(Owner::any, wanted);
+    const bool is_limited = fabric().has_limits() || widest < fabric().widest() || segment > 1;
+    if (lent_ == nullptr || !is_limited) return;
+    if (out.nodes.size() == wanted && is_together(out) && fabric().span_of(out.nodes) <= widest)
+        return;
     out.nodes.clear();
-    collect({task, choice, place, Owner::any, wanted}, out);
+    collect_of(Owner::any, wanted);
+}
+
+/// Whether a job may have the nodes, and they lie as near as the offer needs; the choice aside.
+bool Packing::is_together(const Placement& out) const {
+    return fabric().allows(out.nodes) && fabric().keeps_segments(out.nodes, out.offer->segment);
 }
 
 bool Packing::take(const Task& task, const Choice& choice, const Place& place,
@@ -348,10 +370,13 @@ bool Packing::take(const Task& task, const Choice& choice, const Place& place,
     out.nodes.clear();
     out.split.clear();
     out.gpus_per_node = per_node;
-    out.outlasts = outlasted_by(task, problem_->run_s(task, *out.offer));
+    const Span widest = problem_->widest(choice, *out.offer);
+    out.outlasts = outlasted_by(task, problem_->run_s(task, *out.offer, widest));
     out.own = own_hold(*task.job);
     collect_all(task, choice, place, out);
     if (out.nodes.size() < wanted) return false;
+    out.span = fabric().span_of(out.nodes);
+    if (out.span > widest || !fabric().keeps_segments(out.nodes, out.offer->segment)) return false;
     put(task, out);
     std::sort(out.nodes.begin(), out.nodes.end());
     return true;
@@ -439,7 +464,8 @@ std::vector<Packing::Piece> Packing::pieces(const Task& task, const Choice& choi
 
 bool Packing::take_pieces(const Task& task, const Choice& choice, const Place& place,
                           Placement& out) {
-    out.outlasts = outlasted_by(task, problem_->run_s(task, *out.offer));
+    const Span widest = problem_->widest(choice, *out.offer);
+    out.outlasts = outlasted_by(task, problem_->run_s(task, *out.offer, widest));
     out.own = own_hold(*task.job);
     // Slurm, which knows of no holds, might fill a node that is kept in part.
     const auto all = pieces(task, choice, place, [&](NodeIndex index, std::int64_t most) {
@@ -450,6 +476,8 @@ bool Packing::take_pieces(const Task& task, const Choice& choice, const Place& p
     if (all.empty()) return false;
     out.nodes.clear();
     for (const Piece& piece : all) out.nodes.push_back(piece.node);
+    out.span = fabric().span_of(out.nodes);
+    if (out.span > widest) return false;
     Grid grid;
     set_split(grid, split_of(all, choice.gpus));
     out.gpus_per_node = grid.gpus_per_node;
@@ -480,10 +508,14 @@ bool Packing::place_as(const Task& task, const Choice& choice, const Offer& offe
 template <typename Usable>
 const Offer* Packing::stands(const Task& task, const Choice& choice, Usable usable) const {
     const Room& room = room_of(choice);
-    const auto in_place = [&](const Place& place, std::int64_t per_node) {
+    const auto in_place = [&](const Place& place, const Offer& offer, std::int64_t per_node) {
         const std::int64_t wanted = choice.gpus / per_node;
         if (!allows(place, *task.job, wanted, per_node)) return false;
-        const bool counts_leaves = wanted > 1 && fabric().has_limits();
+        if (wanted % offer.segment != 0 || !fabric().keeps_segments({}, offer.segment))
+            return false;
+        const Span widest = problem_->widest(choice, offer);
+        const bool counts_leaves =
+            wanted > 1 && (fabric().has_limits() || widest < fabric().widest());
         std::vector<std::int64_t> found(counts_leaves ? fabric().leaves() : 1, 0);
         for (auto left = static_cast<std::size_t>(per_node); left < room.stride; ++left)
             for (std::size_t group = 0; group < groups(); ++group)
@@ -492,19 +524,24 @@ const Offer* Packing::stands(const Task& task, const Choice& choice, Usable usab
                     if (++found[counts_leaves ? fabric().leaf_of(index) : 0] >= wanted) return true;
                 }
         std::vector<Fabric::Share> shares;
-        return counts_leaves && fabric().choose(found, wanted, shares);
+        for (std::int64_t& nodes : found) nodes -= nodes % offer.segment;
+        return counts_leaves && fabric().choose(found, wanted, shares) &&
+               fabric().span_of(shares) <= widest;
     };
-    const auto in_pieces = [&](const Place& place) {
+    const auto in_pieces = [&](const Place& place, const Offer& offer) {
         const auto gpus_of = [&](NodeIndex index, std::int64_t most) {
             return largest(most, [&](std::int64_t some) { return usable(index, some); });
         };
-        return !pieces(task, choice, place, gpus_of).empty();
+        std::vector<NodeIndex> nodes;
+        for (const Piece& piece : pieces(task, choice, place, gpus_of)) nodes.push_back(piece.node);
+        return !nodes.empty() && fabric().span_of(nodes) <= problem_->widest(choice, offer);
     };
     const Offer* found = nullptr;
     const bool any = any_layout(choice, [&](const Offer& offer, std::int64_t per_node) {
         found = &offer;
         return any_place(*task.job, [&](const Place& place, std::uint32_t) {
-            return offer.grid.is_uneven() ? in_pieces(place) : in_place(place, per_node);
+            return offer.grid.is_uneven() ? in_pieces(place, offer)
+                                          : in_place(place, offer, per_node);
         });
     });
     return any ? found : nullptr;
@@ -564,7 +601,7 @@ Action action_for(const Task& task, const Placement& placement, std::string reas
     Action action;
     action.kind = task.runs() ? ActionKind::resize : ActionKind::start;
     action.job = task.job->id;
-    action.offer = *placement.offer;
+    action.offer = at_span(*placement.offer, placement.span);
     action.offer.grid.nodes = static_cast<std::int64_t>(placement.nodes.size());
     action.offer.grid.gpus_per_node = placement.gpus_per_node;
     action.offer.grid.split = placement.split;

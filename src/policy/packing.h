@@ -25,6 +25,7 @@ struct Placement {
     [[nodiscard]] std::int64_t gpus_on(std::size_t node) const {
         return split.empty() ? gpus_per_node : split[node];
     }
+    Span span = Span::leaf;      ///< how far apart the nodes lie
     std::uint32_t place = 0;     ///< of the job's places, the one that they are of
     std::uint32_t outlasts = 0;  ///< Holds::outlasted_by()
     std::uint32_t own = 0;       ///< Holds::own(): it is held no more
@@ -169,12 +170,17 @@ class Packing {
         const Place& place;
         Owner owner;
         std::size_t wanted;
+        Span widest;           ///< how far apart they may lie
+        std::int64_t segment;  ///< as Offer has it
     };
+    [[nodiscard]] bool is_together(const Placement&) const;
     void collect_all(const Task&, const Choice&, const Place&, Placement&) const;
     void collect(const Search&, Placement&) const;
     void collect_any(const Search&, Placement&) const;
     void collect_one(const Search&, Placement&) const;
     void collect_near(const Search&, Placement&) const;
+    [[nodiscard]] static bool is_near_enough(const Search&, std::span<const std::int64_t> rooms,
+                                             std::int64_t wanted);
     [[nodiscard]] bool take_shares(const Search&, std::uint32_t classes,
                                    std::vector<std::int64_t> rooms, Placement&) const;
     void count_room(const Search&, std::uint32_t of_class, std::int64_t per_node,

@@ -25,6 +25,9 @@ bool is_allowed(const JobState& job, std::string_view type) {
 /// Kinds that are kept of one list of offers.
 constexpr std::size_t most_known = 64;
 
+/// Not of widest_span.
+Span next(Span span) { return static_cast<Span>(static_cast<int>(span) + 1); }
+
 /// What it does was decided when its node was asked back.
 bool is_leaving(const Snapshot& snapshot, const JobState& job) {
     return std::any_of(job.nodes.begin(), job.nodes.end(), [&](NodeIndex n) {
@@ -49,6 +52,7 @@ Problem::Problem(const Snapshot& snapshot, const Offers& offers, const PolicyOpt
     : snapshot_(snapshot), options_(options), fabric_(snapshot), scope_(scope) {
     count_nodes();
     count_sets();
+    count_together();
     tasks_.reserve(snapshot.jobs.size());
     auto at = offers.begin();
     for (std::size_t i = 0; i < snapshot.jobs.size(); ++i) {
@@ -91,6 +95,82 @@ void Problem::count_sets() {
     }
 }
 
+void Problem::count_together() {
+    if (fabric_.leaves() == 1) return;
+    std::vector<std::vector<std::int64_t>> in_leaf(types_.size()), in_pod(types_.size());
+    for (std::size_t t = 0; t < types_.size(); ++t) {
+        in_leaf[t].resize(fabric_.leaves());
+        in_pod[t].resize(fabric_.pods());
+    }
+    for (NodeIndex n = 0; n < snapshot_.nodes.size(); ++n) {
+        if (node_types_[n] < 0) continue;
+        const auto type = static_cast<std::size_t>(node_types_[n]);
+        const std::uint32_t leaf = fabric_.leaf_of(n);
+        ++in_leaf[type][leaf];
+        ++in_pod[type][fabric_.pod_of(leaf)];
+    }
+    for (std::size_t t = 0; t < types_.size(); ++t)
+        together_.push_back({*std::max_element(in_leaf[t].begin(), in_leaf[t].end()),
+                             *std::max_element(in_pod[t].begin(), in_pod[t].end())});
+}
+
+/// The layout at each span that its nodes can have, as far as they differ; where spans are no
+/// choices, at the first of these alone.
+void Problem::add_spans(const Offer& offer, std::int32_t type) {
+    const auto add = [&](Span least, Span most) {
+        scratch_.push_back({type, static_cast<std::int32_t>(offer.grid.gpus()),
+                            iteration_s(offer, least), &offer, most});
+    };
+    if (!offer.knows_spans() || together_.empty()) return add(Span::leaf, widest_span);
+    const Together& most = together_[static_cast<std::size_t>(type)];
+    const bool is_one = offer.grid.nodes == 1 && !(options_.any_layout && offer.grid.gpus() > 1);
+    const Span widest = is_one ? Span::leaf : fabric_.widest();
+    Span least = offer.grid.nodes <= most.in_leaf  ? Span::leaf
+                 : offer.grid.nodes <= most.in_pod ? Span::pod
+                                                   : Span::pods;
+    least = std::min(least, widest);
+    if (scope_ != Scope::layouts) return add(least, widest_span);
+    for (Span span = least; span <= widest; span = next(span)) {
+        const bool is_last = span == widest;
+        if (!is_last && offer.slower_at(next(span)) == offer.slower_at(span)) continue;
+        add(span, is_last ? widest_span : span);
+    }
+}
+
+/// One more layout of the choice that was added last, or of one more; first: of the task's.
+void Problem::add_layout(const Sortable& s, std::size_t first) {
+    const double slowest_layout =
+        scope_ == Scope::starts ? std::numeric_limits<double>::infinity() : layout_tolerance;
+    const bool same =
+        choices_.size() > first && choices_.back().type == s.type && choices_.back().gpus == s.gpus;
+    const bool close = same && s.iteration_s <= slowest_layout * choices_.back().iteration_s;
+    if (same && !close && scope_ != Scope::layouts) return;
+    if (!close) {
+        choices_.push_back({.type = s.type,
+                            .gpus = s.gpus,
+                            .iteration_s = s.iteration_s,
+                            .first_offer = static_cast<std::uint32_t>(offers_.size())});
+    }
+    const auto begin = offers_.begin() + choices_.back().first_offer;
+    if (const auto known = std::find(begin, offers_.end(), s.offer); known != offers_.end()) {
+        spans_[static_cast<std::size_t>(known - offers_.begin())] = s.span;
+        return;
+    }
+    offers_.push_back(s.offer);
+    if (!spans_.empty() || s.span != widest_span) {
+        spans_.resize(offers_.size(), widest_span);
+        spans_.back() = s.span;
+    }
+    ++choices_.back().offer_count;
+}
+
+Span Problem::widest(const Choice& choice, const Offer& offer) const {
+    if (spans_.empty()) return widest_span;
+    for (std::uint32_t o = choice.first_offer; o < choice.first_offer + choice.offer_count; ++o)
+        if (offers_[o] == &offer) return spans_[o];
+    return widest_span;
+}
+
 bool Problem::has_place_for(const JobState& job, std::int32_t type, std::int64_t gpus) const {
     return any_place(job, [&](const Place& place, std::uint32_t) {
         if (place.node_set >= total_of_set_.size()) return false;
@@ -126,8 +206,7 @@ double Problem::add_choices(const JobState& job, const std::vector<Offer>& offer
             own != nullptr && own->gpus() == gpus && own->gpu_type == offer.grid.gpu_type;
         const bool may_wait = scope_ == Scope::starts;
         if (type < 0 || !(keeps || may_wait || has_place_for(job, type, gpus))) continue;
-        scratch_.push_back(
-            {type, static_cast<std::int32_t>(gpus), offer.estimate.iteration_s, &offer});
+        add_spans(offer, type);
     }
     std::sort(scratch_.begin(), scratch_.end(), [](const Sortable& a, const Sortable& b) {
         const auto key = [](const Sortable& s) {
@@ -137,22 +216,7 @@ double Problem::add_choices(const JobState& job, const std::vector<Offer>& offer
         return std::tie(a.offer->grid, a.offer->plan) < std::tie(b.offer->grid, b.offer->plan);
     });
     const std::size_t first = choices_.size();
-    const double slowest_layout =
-        scope_ == Scope::starts ? std::numeric_limits<double>::infinity() : layout_tolerance;
-    for (const Sortable& s : scratch_) {
-        const bool same = choices_.size() > first && choices_.back().type == s.type &&
-                          choices_.back().gpus == s.gpus;
-        const bool close = same && s.iteration_s <= slowest_layout * choices_.back().iteration_s;
-        if (same && !close && scope_ != Scope::layouts) continue;
-        if (!close) {
-            choices_.push_back({.type = s.type,
-                                .gpus = s.gpus,
-                                .iteration_s = s.iteration_s,
-                                .first_offer = static_cast<std::uint32_t>(offers_.size())});
-        }
-        offers_.push_back(s.offer);
-        ++choices_.back().offer_count;
-    }
+    for (const Sortable& s : scratch_) add_layout(s, first);
     return fastest_s;
 }
 
@@ -203,7 +267,8 @@ void Problem::add_task(const JobState& job, const std::vector<Offer>& offers) {
         const bool all_typed = std::all_of(job.nodes.begin(), job.nodes.end(), [&](NodeIndex n) {
             return n < node_types_.size() && node_types_[n] == type;
         });
-        task.current = type < 0 || !all_typed ? -1 : find_choice(task, grid);
+        task.current =
+            type < 0 || !all_typed ? -1 : find_choice(task, grid, fabric_.span_of(job.nodes));
         if (task.current < 0)
             return forget(offers, task);  // runs with what it is no longer offered: let it run
         capacity_[static_cast<std::size_t>(type)] += grid.gpus();
@@ -231,7 +296,7 @@ std::int32_t Problem::find_choice(const Task& task, std::int32_t type, std::int6
     return -1;
 }
 
-std::int32_t Problem::find_choice(const Task& task, const Grid& grid) const {
+std::int32_t Problem::find_choice(const Task& task, const Grid& grid, Span span) const {
     const std::int32_t type = type_of(grid.gpu_type);
     const std::int32_t fastest = type < 0 ? -1 : find_choice(task, type, grid.gpus());
     const auto end = static_cast<std::int32_t>(task.first_choice + task.choice_count);
@@ -239,9 +304,11 @@ std::int32_t Problem::find_choice(const Task& task, const Grid& grid) const {
         if (choice(i).type != type || choice(i).gpus != grid.gpus()) break;
         const auto layouts = offers(choice(i));
         if (std::any_of(layouts.begin(), layouts.end(), [&](const Offer* offer) {
-                return grid.is_uneven()
-                           ? offer->grid.is_uneven()
-                           : offer->grid.nodes == grid.nodes && !offer->grid.is_uneven();
+                if (widest(choice(i), *offer) < span) return false;
+                if (grid.is_uneven() || offer->grid.is_uneven())
+                    return grid.is_uneven() == offer->grid.is_uneven();
+                // of any other split of the same GPUs, too, where an offer holds for them
+                return offer->grid.nodes == grid.nodes || (has_spans() && options_.any_layout);
             }))
             return i;
     }

@@ -85,10 +85,19 @@ class Problem {
     [[nodiscard]] std::span<const Offer* const> offers(const Choice& c) const {
         return std::span(offers_).subspan(c.first_offer, c.offer_count);
     }
+    /// How far apart nodes may lie at which the choice has this layout: the times of a choice are
+    /// alike. widest_span: any; so it is wherever the network costs nothing.
+    [[nodiscard]] Span widest(const Choice&, const Offer&) const;
+    /// Some choice is of a span: of nodes that lie no farther apart.
+    [[nodiscard]] bool has_spans() const { return !spans_.empty(); }
+    /// An iteration with the layout on nodes that lie as far apart, as far as nodes can.
+    [[nodiscard]] double iteration_s(const Offer& offer, Span span) const {
+        return offer.iteration_s(std::min(span, fabric_.widest()));
+    }
     /// Index of the fastest choice (type, gpus) of the task, -1 when there is none.
     [[nodiscard]] std::int32_t find_choice(const Task&, std::int32_t type, std::int64_t gpus) const;
-    /// The same, but the one that has this layout where one has it.
-    [[nodiscard]] std::int32_t find_choice(const Task&, const Grid&) const;
+    /// The same, but the one that has this layout, over this span, where one has it.
+    [[nodiscard]] std::int32_t find_choice(const Task&, const Grid&, Span = Span::leaf) const;
     /// Index of the choice that the user would have asked Slurm for, -1 when none was.
     [[nodiscard]] std::int32_t requested(const Task&) const;
     /// Seconds that the work left takes with the choice, without a restart.
@@ -100,8 +109,8 @@ class Problem {
         return time_left_s(task, choice) + options_.restart.seconds(choice.gpus);
     }
     /// That with one layout.
-    [[nodiscard]] double run_s(const Task& task, const Offer& offer) const {
-        return task.remaining * offer.estimate.iteration_s +
+    [[nodiscard]] double run_s(const Task& task, const Offer& offer, Span span = Span::leaf) const {
+        return task.remaining * iteration_s(offer, span) +
                options_.restart.seconds(offer.grid.gpus());
     }
     /// Index of the task's job in the snapshot.
@@ -115,8 +124,17 @@ class Problem {
     [[nodiscard]] bool only_starts() const {
         return scope_ == Scope::requests || scope_ == Scope::starts;
     }
+    struct Sortable {
+        std::int32_t type, gpus;
+        double iteration_s;
+        const Offer* offer;
+        Span span;
+    };
     void count_nodes();
     void count_sets();
+    void count_together();
+    void add_spans(const Offer&, std::int32_t type);
+    void add_layout(const Sortable&, std::size_t first);
     [[nodiscard]] bool has_place_for(const JobState&, std::int32_t type, std::int64_t gpus) const;
     void add_task(const JobState&, const std::vector<Offer>&);
     double add_choices(const JobState&, const std::vector<Offer>&);
@@ -135,11 +153,13 @@ class Problem {
     std::vector<Task> tasks_;
     std::vector<Choice> choices_;
     std::vector<const Offer*> offers_;
-    struct Sortable {
-        std::int32_t type, gpus;
-        double iteration_s;
-        const Offer* offer;
+    std::vector<Span> spans_;  ///< by offers_; empty: any span of any
+    /// Of the nodes of a type, the most of one leaf and of one pod.
+    struct Together {
+        std::int64_t in_leaf = 0, in_pod = 0;
     };
+    std::vector<Together> together_;
+
     std::vector<Sortable> scratch_;
     std::uint32_t kinds_ = 0;
     std::map<const std::vector<Offer>*, std::vector<Task>>

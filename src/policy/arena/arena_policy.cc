@@ -38,13 +38,21 @@ std::string within_words(double seconds) {
 }
 
 /// Of a choice that the task waits for: the same count in another layout, which it could have now.
-const Offer* layout_now(const Problem& problem, const Task& task, const Choice& waited_for,
-                        const Packing& packing) {
+std::pair<const Choice*, const Offer*> layout_now(const Problem& problem, const Task& task,
+                                                  const Choice& waited_for,
+                                                  const Packing& packing) {
     for (const Choice& c : problem.choices(task)) {
         if (&c == &waited_for || c.type != waited_for.type || c.gpus != waited_for.gpus) continue;
-        if (const Offer* now = packing.layout_with_room(task, c)) return now;
+        if (const Offer* now = packing.layout_with_room(task, c)) return {&c, now};
     }
-    return nullptr;
+    return {};
+}
+
+/// How near its nodes lie together, where the choice asks for that.
+std::string_view near_words(const Problem& problem, const Choice& choice, const Offer& offer) {
+    const Span widest = problem.widest(choice, offer);
+    if (widest == widest_span || widest >= problem.fabric().widest()) return "";
+    return widest == Span::leaf ? " in one leaf" : " in one pod";
 }
 
 std::string why_waits(const Problem& problem, const Prices& prices, const Leftover& left,
@@ -55,13 +63,18 @@ std::string why_waits(const Problem& problem, const Prices& prices, const Leftov
     const Task& task = problem.tasks()[i];
     if (!foreseen) return waiting_words(problem, task, prices.wanted, left);
     const Choice& best = *prospects[i].best;
-    std::string words = fmt::format("waits for {}: expected to be free within {}",
-                                    short_form(problem.offers(best).front()->grid),
-                                    within_words(prospects[i].wait_s));
-    if (const Offer* now = layout_now(problem, task, best, *left.packing))
-        words += fmt::format(", and ends sooner then than {} now",
-                             now->grid.is_uneven() ? "with the pieces that are free"
-                                                   : "on " + short_form(now->grid));
+    const Offer& wanted = *problem.offers(best).front();
+    std::string words =
+        fmt::format("waits for {}{}: expected to be free within {}", short_form(wanted.grid),
+                    near_words(problem, best, wanted), within_words(prospects[i].wait_s));
+    const auto [choice, now] = layout_now(problem, task, best, *left.packing);
+    if (now == &wanted)
+        words += ", and ends sooner then than on nodes that are farther apart now";
+    else if (now != nullptr)
+        words += now->grid.is_uneven()
+                     ? ", and ends sooner then than with the pieces that are free now"
+                     : fmt::format(", and ends sooner then than on {}{} now", short_form(now->grid),
+                                   near_words(problem, *choice, *now));
     return words;
 }
 

@@ -40,7 +40,8 @@ Assignment::ByValue Assignment::choices_by_value(std::size_t i) const {
 
 double Assignment::value_of(std::size_t i, const Placement& placement) const {
     const Task& task = input_.problem->tasks()[i];
-    const std::int32_t at = input_.problem->find_choice(task, placement.offer->grid);
+    const std::int32_t at =
+        input_.problem->find_choice(task, placement.offer->grid, placement.span);
     return at == task.current ? input_.moved[i] : input_.values[static_cast<std::size_t>(at)];
 }
 
@@ -280,7 +281,7 @@ void Assignment::place_closer(std::vector<Outcome>& outcomes) {
     for (const std::size_t i : order) {
         const Placement& found = outcomes[i].placement;
         const Task& task = problem.tasks()[i];
-        const std::int32_t choice = problem.find_choice(task, found.offer->grid);
+        const std::int32_t choice = problem.find_choice(task, found.offer->grid, found.span);
         if (choice < 0 || !closer.place_as(task, problem.choice(choice), *found.offer,
                                            found.gpus_per_node, placements.emplace_back()))
             return;

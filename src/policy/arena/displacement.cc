@@ -53,20 +53,22 @@ bool Displacement::cost_of_node(const Task& task, NodeIndex node, std::int64_t p
 
 /// Of nodes in the order of their cost the first that a job may have together; none where no so
 /// many are.
-void Displacement::keep_allowed(std::vector<NodeCost>& costs, std::size_t wanted) const {
+void Displacement::keep_allowed(std::vector<NodeCost>& costs, std::size_t wanted,
+                                Span widest) const {
     const Fabric& fabric = problem_.fabric();
-    if (!fabric.has_limits()) return costs.resize(wanted);
+    if (!fabric.has_limits() && widest >= fabric.widest()) return costs.resize(wanted);
     std::vector<NodeIndex> nodes;
     for (const NodeCost& cost : costs) nodes.push_back(cost.node);
     std::vector<Fabric::Share> shares;
-    costs.resize(fabric.first_with_room(nodes, static_cast<std::int64_t>(wanted), shares));
+    costs.resize(fabric.first_within(nodes, static_cast<std::int64_t>(wanted), widest, shares));
     Fabric::Taking taking(fabric, shares);
     std::erase_if(costs, [&](const NodeCost& cost) { return !taking.take(cost.node); });
 }
 
 /// Of the nodes of the place that cost least to clear; nobody when there are not enough.
 std::vector<std::size_t> Displacement::victims_for(const Task& task, const Choice& choice,
-                                                   const Place& place, std::int64_t per_node,
+                                                   const Place& place, const Offer& offer,
+                                                   std::int64_t per_node,
                                                    const std::vector<bool>& keeps) const {
     const std::int64_t nodes = choice.gpus / per_node;
     if (!allows(place, *task.job, nodes, per_node)) return {};
@@ -82,7 +84,7 @@ std::vector<std::size_t> Displacement::victims_for(const Task& task, const Choic
     std::sort(costs.begin(), costs.end(), [](const NodeCost& a, const NodeCost& b) {
         return std::tie(a.loss, a.node) < std::tie(b.loss, b.node);
     });
-    keep_allowed(costs, wanted);
+    keep_allowed(costs, wanted, problem_.widest(choice, offer));
     for (const NodeCost& node : costs)
         victims.insert(victims.end(), node.victims.begin(), node.victims.end());
     std::sort(victims.begin(), victims.end());
@@ -120,7 +122,7 @@ bool Displacement::try_layout(const Newcomer& newcomer, const Place& place, cons
                               std::vector<Leaver>& leavers) {
     const Task& task = problem_.tasks()[newcomer.task];
     std::vector<std::size_t> victims =
-        victims_for(task, newcomer.choice, place, per_node, newcomer.keeps);
+        victims_for(task, newcomer.choice, place, offer, per_node, newcomer.keeps);
     if (victims.empty()) return false;
     for (const std::size_t v : victims) packing_->release_current(problem_.tasks()[v]);
     const bool placed = packing_->place_as(task, newcomer.choice, offer, per_node, out);

@@ -39,7 +39,7 @@ class Displacement {
 
   private:
     struct NodeCost;
-    void keep_allowed(std::vector<NodeCost>& costs, std::size_t wanted) const;
+    void keep_allowed(std::vector<NodeCost>& costs, std::size_t wanted, Span widest) const;
     struct NodeCost {
         double loss;
         NodeIndex node;
@@ -52,7 +52,7 @@ class Displacement {
     [[nodiscard]] bool cost_of_node(const Task&, NodeIndex, std::int64_t per_node,
                                     const std::vector<bool>& keeps, NodeCost&) const;
     [[nodiscard]] std::vector<std::size_t> victims_for(const Task&, const Choice&, const Place&,
-                                                       std::int64_t per_node,
+                                                       const Offer&, std::int64_t per_node,
                                                        const std::vector<bool>& keeps) const;
     bool try_layout(const Newcomer&, const Place&, const Offer&, std::int64_t per_node,
                     double least_gain, Placement& out, std::vector<Leaver>& leavers);

@@ -102,7 +102,7 @@ void Exhaustive::find_kinds() {
     std::map<std::vector<std::int32_t>, std::int32_t> kinds;
     for (std::size_t n = 0; n < nodes_.size(); ++n) {
         std::vector<std::int32_t> key{nodes_[n].type, held[n] ? static_cast<std::int32_t>(n) : -1};
-        if (fabric_.has_limits())
+        if (fabric_.has_limits() || problem_.has_spans())
             key.push_back(static_cast<std::int32_t>(fabric_.leaf_of(static_cast<NodeIndex>(n))));
         for (const auto& set : in_set_) key.push_back(set[n]);
         nodes_[n].kind = kinds.emplace(std::move(key), static_cast<std::int32_t>(n)).first->second;
@@ -200,7 +200,9 @@ void Exhaustive::place(std::size_t depth, const Option& option, std::size_t from
     const JobState& job = *problem_.tasks()[order_[depth]].job;
     auto& chosen = outcomes_[order_[depth]].placement.nodes;
     if (static_cast<std::int64_t>(chosen.size()) * option.per_node == option.choice->gpus) {
-        if (fabric_.allows(chosen)) descend(depth + 1, sum + option.value);
+        outcomes_[order_[depth]].placement.span = fabric_.span_of(chosen);
+        if (fabric_.allows(chosen) && is_near_enough(option, chosen))
+            descend(depth + 1, sum + option.value);
         return;
     }
     for (std::size_t n = from; n < nodes_.size() && steps_ > 0; ++n) {
@@ -215,6 +217,11 @@ void Exhaustive::place(std::size_t depth, const Option& option, std::size_t from
         chosen.pop_back();
         take(job, static_cast<NodeIndex>(n), -option.per_node);
     }
+}
+
+bool Exhaustive::is_near_enough(const Option& option, const std::vector<NodeIndex>& nodes) const {
+    return fabric_.span_of(nodes) <= problem_.widest(*option.choice, *option.offer) &&
+           fabric_.keeps_segments(nodes, option.offer->segment);
 }
 
 void Exhaustive::descend(std::size_t depth, double sum) {

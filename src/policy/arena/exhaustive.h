@@ -52,6 +52,7 @@ class Exhaustive {
         std::int32_t kind = 0;   ///< nodes of one kind differ in nothing but what is free
     };
     void add_options(const Packing&, std::span<const double> values, double moved, std::size_t i);
+    [[nodiscard]] bool is_near_enough(const Option&, const std::vector<NodeIndex>& nodes) const;
     void find_kinds();
     void find_bounds(const std::vector<double>& prices);
     [[nodiscard]] double bound(std::size_t depth) const;

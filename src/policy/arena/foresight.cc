@@ -128,7 +128,8 @@ void Foresight::count_releases() {
             std::max(in_s, 1.0), static_cast<double>(job.current->grid.gpus()));
     }
     for (Releases& releases : releases_) releases.sort();
-    if (problem_.options().any_layout) return;
+    // Any split of a count finds room where GPUs are free; nodes that lie together need not be.
+    if (problem_.options().any_layout && !problem_.has_spans()) return;
     releases_of_node_.resize(problem_.snapshot().nodes.size());
     for (const JobState& job : problem_.snapshot().jobs)
         if (job.phase == JobPhase::running && job.current && left_s(job) != never)
@@ -174,7 +175,7 @@ double Foresight::when_free(std::size_t i, NodeIndex n, std::int64_t per_node) c
 
 /// When enough nodes of the place have.
 double Foresight::when_together(std::size_t i, const Place& place, const Choice& c,
-                                std::int64_t per_node) {
+                                const Offer& offer, std::int64_t per_node) {
     const Snapshot& snapshot = problem_.snapshot();
     const std::int64_t nodes = c.gpus / per_node;
     if (place.node_set >= snapshot.node_sets.size() ||
@@ -189,21 +190,22 @@ double Foresight::when_together(std::size_t i, const Place& place, const Choice&
     steps_ -= static_cast<std::int64_t>(times.size());
     if (std::ssize(times) < nodes) return never;
     const auto last = times.begin() + static_cast<std::ptrdiff_t>(nodes - 1);
-    if (!problem_.fabric().has_limits()) {
+    const Span widest = problem_.widest(c, offer);
+    if (!problem_.fabric().has_limits() && widest >= problem_.fabric().widest()) {
         std::nth_element(times.begin(), last, times.end());
         return last->first;
     }
-    return first_allowed_s(times, nodes);
+    return first_allowed_s(times, nodes, widest);
 }
 
-/// The same where not every set of nodes is a job's.
+/// The same where not every set of nodes is a job's, or near enough.
 double Foresight::first_allowed_s(std::vector<std::pair<double, NodeIndex>>& times,
-                                  std::int64_t nodes) const {
+                                  std::int64_t nodes, Span widest) const {
     std::sort(times.begin(), times.end());
     std::vector<NodeIndex> order;
     for (const auto& [in_s, n] : times) order.push_back(n);
     std::vector<Fabric::Share> shares;
-    const std::size_t first = problem_.fabric().first_with_room(order, nodes, shares);
+    const std::size_t first = problem_.fabric().first_within(order, nodes, widest, shares);
     return first == 0 ? never : times[first - 1].first;
 }
 
@@ -213,7 +215,7 @@ double Foresight::earliest_layout(std::size_t i, const Choice& c) {
     (void)packing_.any_layout(c, [&](const Offer& offer, std::int64_t per_node) {
         if (offer.grid.is_uneven()) return false;
         return any_place(*problem_.tasks()[i].job, [&](const Place& place, std::uint32_t) {
-            earliest = std::min(earliest, when_together(i, place, c, per_node));
+            earliest = std::min(earliest, when_together(i, place, c, offer, per_node));
             return false;
         });
     });

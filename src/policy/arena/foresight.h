@@ -85,10 +85,10 @@ class Foresight {
     [[nodiscard]] const std::vector<Releases>* releases_in(std::uint32_t node_set);
     [[nodiscard]] double earliest_on_its_nodes(std::size_t task, const Choice&, bool refused);
     [[nodiscard]] double when_free(std::size_t task, NodeIndex, std::int64_t per_node) const;
-    [[nodiscard]] double when_together(std::size_t task, const Place&, const Choice&,
+    [[nodiscard]] double when_together(std::size_t task, const Place&, const Choice&, const Offer&,
                                        std::int64_t per_node);
     [[nodiscard]] double first_allowed_s(std::vector<std::pair<double, NodeIndex>>& times,
-                                         std::int64_t nodes) const;
+                                         std::int64_t nodes, Span widest) const;
     [[nodiscard]] double earliest_layout(std::size_t task, const Choice&);
     template <typename Layout>
     void count_releases_of(const JobState&, const std::vector<NodeIndex>&, const Layout&,

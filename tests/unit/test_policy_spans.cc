@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// What policies make of the price of a span: which nodes a job gets, and when it waits for others.
+#include <algorithm>
+#include <numeric>
+#include <random>
+
+#include "baselines/registry.h"
+#include "policy/packing.h"
+#include "suite.h"
+
+using namespace arena;
+
+namespace {
+
+using Random = std::mt19937_64;
+std::int64_t among(Random& random, std::int64_t low, std::int64_t high) {
+    return std::uniform_int_distribution<std::int64_t>(low, high)(random);
+}
+
+Offer offer_of(std::int64_t nodes, double iteration_s, SpanFactors slower = {1, 1}) {
+    Offer o;
+    o.grid = {"a40", nodes, 8, 1};
+    o.plan.stage_layers = o.plan.stage_tp = {1};
+    o.plan.stage_dp = {8 * nodes};
+    o.estimate.iteration_s = iteration_s;
+    o.estimate.samples_per_s = 1 / iteration_s;
+    o.slower = slower;
+    return o;
+}
+
+/// Pods of leaves of so many nodes, or blocks.
+Snapshot cluster_of(std::int64_t pods, std::int64_t leaves, std::int64_t nodes,
+                    NetworkKind kind = NetworkKind::tree) {
+    Snapshot s;
+    s.time_s = 1000;
+    s.topology = kind;
+    SwitchTable table;
+    for (std::int64_t n = 0; n < pods * leaves * nodes; ++n) {
+        NodeState node{"n" + std::to_string(n), "a40", 8, 8, 64, 640000};
+        const std::string leaf = "l" + std::to_string(n / nodes);
+        node.leaf = kind == NetworkKind::block
+                        ? table.add({leaf})
+                        : table.add({"core", "p" + std::to_string(n / nodes / leaves), leaf});
+        s.nodes.push_back(std::move(node));
+    }
+    s.switches = table.take();
+    s.node_sets.emplace_back(s.nodes.size());
+    std::iota(s.node_sets[0].begin(), s.node_sets[0].end(), NodeIndex{0});
+    return s;
+}
+
+JobState job_of(JobId id, double iterations = 1000) {
+    JobState job;
+    job.id = id;
+    job.max_gpus = INT64_MAX;
+    job.remaining_iterations = iterations;
+    job.requested_type = "a40";
+    return job;
+}
+
+/// Something else runs there, for so long.
+void occupy(Snapshot& s, std::vector<NodeIndex> nodes, double left_s) {
+    JobState runs = job_of(static_cast<JobId>(900 + s.jobs.size()), left_s);
+    runs.phase = JobPhase::running;
+    runs.current = offer_of(std::ssize(nodes), 1);
+    runs.start_s = s.time_s - 500;
+    runs.restarts = 1;
+    for (const NodeIndex n : nodes) s.nodes[n].free_gpus = s.nodes[n].free_cpus = 0;
+    runs.nodes = std::move(nodes);
+    s.jobs.push_back(std::move(runs));
+}
+
+Decision decide(const Snapshot& s, const Offers& offers, std::string_view name = "arena",
+                const PolicyOptions& options = {}) {
+    return std::ranges::find(policies(), name, &Policy::name)->decide(s, offers, options);
+}
+
+const Action* start_of(const Decision& d, JobId job) {
+    for (const Action& action : d.actions)
+        if (action.job == job && action.kind == ActionKind::start) return &action;
+    return nullptr;
+}
+
+/// Two leaves of four nodes, of each two free; on the first the others come free in so long.
+Snapshot split_cluster(double free_in_s) {
+    Snapshot s = cluster_of(1, 2, 4);
+    s.jobs = {job_of(1)};
+    occupy(s, {0, 1}, free_in_s);
+    occupy(s, {4, 5}, 1e6);
+    return s;
+}
+
+}  // namespace
+
+TEST(nodes_lie_as_far_apart_as_the_lowest_switch_above_all_of_them) {
+    const Snapshot s = cluster_of(2, 2, 2);
+    const Fabric fabric(s);
+    const auto span = [&](std::vector<NodeIndex> nodes) { return fabric.span_of(nodes); };
+    ck_assert(span({0}) == Span::leaf && span({0, 1}) == Span::leaf);
+    ck_assert(span({1, 2}) == Span::pod && span({0, 1, 2, 3}) == Span::pod);
+    ck_assert(span({3, 4}) == Span::pods && fabric.widest() == Span::pods);
+    ck_assert(Fabric(cluster_of(1, 3, 2)).widest() == Span::pod);
+    ck_assert(Fabric(cluster_of(1, 1, 2)).widest() == Span::leaf);
+    ck_assert(Fabric(cluster_of(1, 4, 2, NetworkKind::block)).widest() == Span::pod);
+    // the first so many of a list that have as many near enough together
+    const std::vector<NodeIndex> order{0, 2, 4, 5, 6, 1};
+    std::vector<Fabric::Share> shares;
+    ck_assert_uint_eq(fabric.first_within(order, 2, Span::pods, shares), 2);
+    ck_assert_uint_eq(fabric.first_within(order, 2, Span::leaf, shares), 4);
+    ck_assert_uint_eq(fabric.first_within(order, 3, Span::pod, shares), 5);
+    ck_assert_uint_eq(fabric.first_within(order, 4, Span::pod, shares), 0);
+}
+
+TEST(a_span_that_costs_more_is_a_choice_of_its_own) {
+    Snapshot s = cluster_of(2, 2, 4);
+    s.jobs = {job_of(1)};
+    Offers offers;
+    offers[1] = std::vector{offer_of(4, 1, {1.02, 1.5}), offer_of(1, 4), offer_of(8, 0.6, {1, 2})};
+    const PolicyOptions options;
+    const Problem problem(s, offers, options, Scope::layouts);
+    const Task& task = problem.tasks()[0];
+    // one node; four nodes in a pod, and over pods; eight in a pod (a leaf has four), and over pods
+    const auto choices = problem.choices(task);
+    ck_assert_uint_eq(choices.size(), 5);
+    const auto is = [&](std::size_t c, std::int32_t gpus, double iteration_s, Span widest) {
+        ck_assert_int_eq(choices[c].gpus, gpus);
+        ck_assert_double_eq_tol(choices[c].iteration_s, iteration_s, 1e-12);
+        ck_assert(problem.widest(choices[c], *problem.offers(choices[c])[0]) == widest);
+    };
+    is(0, 8, 4, widest_span);
+    is(1, 32, 1, Span::pod);
+    is(2, 32, 1.5, widest_span);
+    is(3, 64, 0.6, Span::pod);
+    is(4, 64, 1.2, widest_span);
+    // where nothing is chosen by the time at a span, the nearest stands for all
+    const Problem whole(s, offers, options);
+    ck_assert(!whole.has_spans() && whole.choices(whole.tasks()[0]).size() == 3);
+    s.topology = NetworkKind::flat;
+    const Problem flat(s, offers, options, Scope::layouts);
+    ck_assert(!flat.has_spans() && flat.choices(flat.tasks()[0]).size() == 3);
+}
+
+TEST(a_job_waits_for_one_leaf_where_that_ends_sooner) {
+    Offers offers;
+    offers[1] = std::vector{offer_of(4, 1, {4, 4})};
+    const Decision waits = decide(split_cluster(300), offers);
+    ck_assert(start_of(waits, 1) == nullptr);
+    const std::string& why =
+        waits.waiting.contains(1) ? waits.waiting.at(1) : waits.actions.at(0).reason;
+    ck_assert_msg(why ==
+                      "waits for 4x8xa40 in one leaf: expected to be free within 5 min, and ends "
+                      "sooner then than on nodes that are farther apart now",
+                  "%s", why.c_str());
+    // three hours for 1,000 s of work: now, at what it takes so
+    const Decision starts = decide(split_cluster(10800), offers);
+    const Action* start = start_of(starts, 1);
+    ck_assert(start != nullptr);
+    ck_assert_double_eq(start->offer.estimate.iteration_s, 4);
+    // and where the network costs little nobody waits for it
+    offers[1] = std::vector{offer_of(4, 1, {1.04, 1.04})};
+    ck_assert(start_of(decide(split_cluster(300), offers), 1) != nullptr);
+}
+
+TEST(a_job_takes_fewer_gpus_where_more_lie_too_far_apart) {
+    Offers offers;
+    offers[1] = std::vector{offer_of(4, 1, {8, 8}), offer_of(2, 1.8, {8, 8})};
+    const Decision d = decide(split_cluster(1e6), offers);
+    const Action* start = start_of(d, 1);
+    ck_assert(start != nullptr);
+    ck_assert_int_eq(start->offer.grid.nodes, 2);
+    ck_assert_double_eq(start->offer.estimate.iteration_s, 1.8);
+}
+
+TEST(an_elastic_job_moves_into_one_leaf_where_that_pays) {
+    for (const double iterations : {20.0, 100000.0}) {
+        Snapshot s = cluster_of(1, 2, 4);
+        JobState runs = job_of(1, iterations);
+        runs.phase = JobPhase::running;
+        runs.elastic = true;
+        runs.current = offer_of(4, 4);
+        runs.nodes = {0, 1, 4, 5};
+        runs.start_s = s.time_s - 20000;
+        runs.age_s = 20000;
+        runs.restarts = 1;
+        runs.max_gpus = 32;
+        for (const NodeIndex n : runs.nodes) s.nodes[n].free_gpus = s.nodes[n].free_cpus = 0;
+        s.jobs = {runs};
+        Offers offers;
+        offers[1] = std::vector{offer_of(4, 1, {4, 4})};
+        const Decision d = decide(s, offers);
+        ck_assert_uint_eq(d.actions.size(), iterations > 1000 ? 1 : 0);
+        if (d.actions.empty()) continue;
+        ck_assert(d.actions[0].kind == ActionKind::resize);
+        ck_assert(Fabric(s).span_of(d.actions[0].nodes) == Span::leaf);
+        ck_assert_double_eq(d.actions[0].offer.estimate.iteration_s, 1);
+    }
+}
+
+/// Whatever is decided: the offer of a start has the time of the nodes that it gets, no segment is
+/// broken, and what has room is placed. 2,500 rounds of four policies.
+TEST(a_start_is_priced_for_its_nodes_and_keeps_its_segments) {
+    Random random(23);
+    int wide = 0, segments = 0;
+    for (int round = 0; round < 2500; ++round) {
+        const bool blocks = round % 2 == 0;
+        Snapshot s = cluster_of(among(random, 1, 2), among(random, 1, 4), among(random, 2, 6),
+                                blocks ? NetworkKind::block : NetworkKind::tree);
+        for (NodeState& node : s.nodes)
+            if (among(random, 0, 2) == 0) node.free_gpus = among(random, 0, 7);
+        const Fabric fabric(s);
+        Offers offers;
+        for (JobId id = 1; id <= 4; ++id) {
+            s.jobs.push_back(job_of(id, static_cast<double>(among(random, 10, 100000))));
+            s.jobs.back().time_limit_s = 1e6;
+            s.jobs.back().elastic = among(random, 0, 1) == 0;
+            std::vector<Offer> list;
+            for (std::int64_t nodes = 1; nodes <= 8; nodes *= 2) {
+                const double pod = static_cast<double>(among(random, 10, 40)) / 10;
+                list.push_back(offer_of(nodes, 4 / static_cast<double>(nodes)));
+                if (nodes == 1) continue;
+                list.back().slower = {pod, pod * static_cast<double>(among(random, 1, 3))};
+                if (blocks && among(random, 0, 1) == 0)
+                    list.back().segment = std::min<std::int64_t>(nodes, 2);
+            }
+            s.jobs.back().requested_gpus = list.back().grid.gpus();
+            offers[id] = std::move(list);
+        }
+        PolicyOptions options;
+        options.order = among(random, 0, 1) == 0 ? QueueOrder::priority : QueueOrder::value;
+        for (const char* policy : {"arena", "fifo", "aryl", "arena-paper"})
+            for (const Action& action : decide(s, offers, policy, options).actions) {
+                if (action.kind != ActionKind::start) continue;
+                const auto& list = offers.at(action.job);
+                const auto same = std::find_if(list.begin(), list.end(), [&](const Offer& o) {
+                    return o.grid == action.offer.grid;
+                });
+                ck_assert_msg(same != list.end(), "round %d: %s", round, policy);
+                const Span span = fabric.span_of(action.nodes);
+                ck_assert_msg(action.offer == at_span(*same, span), "round %d: %s", round, policy);
+                ck_assert_msg(fabric.keeps_segments(action.nodes, same->segment), "round %d: %s",
+                              round, policy);
+                wide += span != Span::leaf;
+                segments += same->segment > 1;
+            }
+    }
+    ck_assert_int_gt(wide, 500);
+    ck_assert_int_gt(segments, 500);
+}
+
+TEST(what_has_room_within_a_span_is_placed_within_it) {
+    Random random(29);
+    int placed = 0, refused = 0;
+    for (int round = 0; round < 3000; ++round) {
+        const bool blocks = round % 3 == 0;
+        Snapshot s = cluster_of(among(random, 1, 3), among(random, 1, 3), among(random, 2, 5),
+                                blocks ? NetworkKind::block : NetworkKind::tree);
+        for (NodeState& node : s.nodes)
+            if (among(random, 0, 1) == 0) node.free_gpus = 0;
+        s.jobs = {job_of(1)};
+        Offers offers;
+        offers[1] = std::vector{offer_of(among(random, 2, 6), 1, {2, 4})};
+        if (blocks) offers[1].own()[0].segment = among(random, 1, 2);
+        const PolicyOptions options;
+        const Problem problem(s, offers, options, Scope::layouts);
+        if (problem.tasks().empty()) continue;
+        const Task& task = problem.tasks()[0];
+        for (const Choice& choice : problem.choices(task)) {
+            Packing packing(problem);
+            const bool has_room = packing.has_room(task, choice);
+            Placement at;
+            const bool found = packing.place(task, choice, at);
+            ck_assert_msg(found == has_room, "round %d", round);
+            (found ? placed : refused)++;
+            if (!found) continue;
+            ck_assert(at.span == packing.fabric().span_of(at.nodes));
+            ck_assert(at.span <= problem.widest(choice, *at.offer));
+            // no nearer choice had room
+            for (const Choice& nearer : problem.choices(task)) {
+                if (&nearer == &choice) break;
+                Packing again(problem);
+                Placement there;
+                if (again.place(task, nearer, there)) ck_assert(at.span == there.span);
+            }
+        }
+    }
+    ck_assert_int_gt(placed, 1000);
+    ck_assert_int_gt(refused, 1000);
+}
+
+int main() { return arena::test::run_suite(); }
