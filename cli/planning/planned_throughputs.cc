@@ -9,6 +9,7 @@
 
 #include "base/text.h"
 #include "cli/planning/plan_input.h"
+#include "planner/hardware/hardware.h"
 #include "planner/models/readers.h"
 #include "planner/search/planner.h"
 
@@ -54,6 +55,8 @@ Result<std::vector<GpuPool>> pools_of(const Globals& globals, const sim::Cluster
             pool.max_gpus += group.count * group.gpus_per_node;
         }
         pool.max_gpus = std::min(pool.max_gpus, given.max_gpus);
+        set_oversubscription(pool.hardware, cluster.leaf_oversubscription,
+                             cluster.pod_oversubscription);
         if (cluster.inter_gbps_per_node > 0) {
             pool.hardware.inter.bytes_per_s =
                 cluster.inter_gbps_per_node / 8 * 1e9 * link_efficiency;
@@ -117,7 +120,7 @@ Result<sim::Throughputs> plan_throughputs(const Globals& globals, const sim::Clu
         for (const Offer& offer : make_offers(query)) {
             rows.push_back({offer.grid.gpu_type, offer.grid.nodes, offer.grid.gpus_per_node,
                             offer.estimate.iteration_s, offer.plan, offer.estimate.source,
-                            communication_share(offer.estimate)});
+                            communication_share(offer.estimate), offer.slower});
         }
     }
     return table;

@@ -82,6 +82,25 @@ void read_shares(const YamlNode& map, std::string_view file, std::optional<Error
     }
 }
 
+void read_oversubscription(const YamlNode& map, std::string_view file, std::optional<Error>& error,
+                           Cluster& out) {
+    if (map.kind != YamlNode::Kind::map) {
+        error = usage_error("oversubscription: a map of leaf and pod is needed", map.where(file));
+        return;
+    }
+    if (const Status s = yaml_check_keys(map, file, {"leaf", "pod"}); !s) {
+        error = s.error();
+        return;
+    }
+    for (const auto& [key, value] : {std::pair("leaf", &out.leaf_oversubscription),
+                                     std::pair("pod", &out.pod_oversubscription)})
+        if (const YamlNode* said = map.find(key))
+            keep(yaml_number(*said, file, key, 1, 1000), *value, error);
+    if (!error && out.groups.front().leaf_nodes == 0)
+        error = usage_error("oversubscription: needs leaf_nodes in each entry of nodes",
+                            map.where(file));
+}
+
 Status put_in_order(std::vector<TraceJob>& jobs, const std::string& name) {
     const auto earlier = [](const TraceJob& a, const TraceJob& b) {
         return a.submit_s < b.submit_s;
@@ -139,7 +158,8 @@ std::int64_t Cluster::gpus() const {
 Result<Cluster> parse_cluster(std::string_view text, std::string_view name) {
     const Result<YamlNode> yaml = parse_yaml(text, name);
     if (!yaml) return yaml.error();
-    if (const Status s = yaml_check_keys(*yaml, name, {"nodes", "inter_gbps_per_node", "accounts"});
+    if (const Status s = yaml_check_keys(
+            *yaml, name, {"nodes", "inter_gbps_per_node", "oversubscription", "accounts"});
         !s) {
         return s.error();
     }
@@ -169,6 +189,8 @@ Result<Cluster> parse_cluster(std::string_view text, std::string_view name) {
         keep(yaml_number(*gbps, name, "inter_gbps_per_node", 0, 1e6), cluster.inter_gbps_per_node,
              error);
     }
+    if (const YamlNode* levels = yaml->find("oversubscription"))
+        read_oversubscription(*levels, name, error, cluster);
     if (const YamlNode* accounts = yaml->find("accounts")) {
         read_shares(*accounts, name, error, cluster);
     }

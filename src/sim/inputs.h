@@ -29,7 +29,9 @@ struct NodeGroup {
 
 struct Cluster {
     std::vector<NodeGroup> groups;
-    double inter_gbps_per_node = 0;        ///< for the planner; 0 = not given
+    double inter_gbps_per_node = 0;  ///< for the planner; 0 = not given
+    /// Times less than inside a leaf that a node gets above it, and than in a pod above that.
+    double leaf_oversubscription = 1, pod_oversubscription = 1;
     std::map<std::string, double> shares;  ///< account -> share, from `accounts:`; may be empty
     /// In the order of the file, each once.
     [[nodiscard]] std::vector<std::string> gpu_types() const;
@@ -38,8 +40,8 @@ struct Cluster {
 };
 
 /// `nodes:` a list of {gpu_type, count, gpus_per_node, name, inference, leaf_nodes, pod_leaves},
-/// `inter_gbps_per_node`, `accounts:` a map of shares. All groups or none have leaf_nodes. At most
-/// limits::gpus nodes.
+/// `inter_gbps_per_node`, `oversubscription:` {leaf, pod}, `accounts:` a map of shares. All groups
+/// or none have leaf_nodes. At most limits::gpus nodes.
 Result<Cluster> parse_cluster(std::string_view text, std::string_view name);
 
 struct TraceJob {
@@ -71,6 +73,7 @@ struct Row {
     Plan plan = {};  ///< of the planner; without stages where the time was measured
     Source source = Source::profiled;
     double communication_share = -1;  ///< of the iteration; below 0: not known
+    SpanFactors slower = {1, 1};      ///< as Offer has it; of the planner
     [[nodiscard]] std::int64_t gpus() const { return nodes * gpus_per_node; }
 };
 

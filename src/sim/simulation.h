@@ -12,6 +12,7 @@
 #include <queue>
 #include <tuple>
 
+#include "policy/fabric.h"
 #include "sim/loans/lending.h"
 #include "sim/simulator.h"
 #include "sim/slow/slow_cluster.h"
@@ -52,6 +53,7 @@ class Simulation {
   public:
     Simulation(const Workload& workload, const PolicyFunction& decide, const SimulationOptions& o)
         : workload_(workload),
+          network_(network_of(workload)),
           decide_(decide),
           options_(o),
           policy_options_(o.policy),
@@ -94,6 +96,7 @@ class Simulation {
     void give_up(std::size_t at);
     void free_nodes(const JobState&);
     Status begin(std::size_t at, const Action&);
+    static Fabric network_of(const Workload&);
     void note_leaves(const std::vector<NodeIndex>& nodes);
     void settle(Live&, double done);
     void end_stay(const JobState&, Live&, double done);
@@ -136,6 +139,7 @@ class Simulation {
     }
 
     const Workload& workload_;
+    Fabric network_;  ///< as it is, whatever policies know of it
     const PolicyFunction& decide_;
     const SimulationOptions& options_;
     PolicyOptions policy_options_;

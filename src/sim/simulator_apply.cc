@@ -61,6 +61,14 @@ void Simulation::give_up(std::size_t at) {
     --running_;
 }
 
+Fabric Simulation::network_of(const Workload& workload) {
+    Snapshot cluster;
+    cluster.nodes = workload.nodes;
+    cluster.topology = workload.topology;
+    cluster.switches = workload.switches;
+    return Fabric(cluster);
+}
+
 void Simulation::note_leaves(const std::vector<NodeIndex>& nodes) {
     if (!metrics_.network || nodes.size() < 2) return;
     std::set<std::int32_t> leaves;
@@ -87,7 +95,7 @@ Status Simulation::begin(std::size_t at, const Action& action) {
     ++running_;
     live.offer = *offer;
     live.progress_s = snapshot_.time_s + policy_options_.restart.seconds(action.offer.grid.gpus());
-    live.iteration_s = profile(live).offers[*offer].estimate.iteration_s *
+    live.iteration_s = profile(live).offers[*offer].iteration_s(network_.span_of(action.nodes)) *
                        Workload::time_factor(options_.errors, live.job, *offer);
     live.first_s = live.progress_s;
     if (slow_ != nullptr) place_slow(job, live);

@@ -109,8 +109,34 @@ std::optional<Grid> widest_grid(const std::string& type, std::int64_t gpus, cons
     return std::nullopt;
 }
 
-Profile make_profile(const std::string& model, std::int64_t batch, const std::vector<Row>& rows,
-                     const TypeWidths& widths) {
+/// Of an iteration what its nodes may wait for each other: by its table, else what it takes longer
+/// than the best count of one node would, were nothing lost between nodes.
+double share_between_nodes(const Offer& offer, double known, const std::vector<Offer>& offers) {
+    if (known >= 0) return known;
+    const auto gpu_s = [](const Offer& o) {
+        return o.estimate.iteration_s * static_cast<double>(o.grid.gpus());
+    };
+    double least = gpu_s(offer);
+    for (const Offer& other : offers)
+        if (other.grid.gpu_type == offer.grid.gpu_type && other.grid.nodes == 1)
+            least = std::min(least, gpu_s(other));
+    return 1 - least / gpu_s(offer);
+}
+
+/// What the network costs the offers of a profile where their rows do not say it.
+void set_slower(const Cluster& cluster, Profile& profile) {
+    const double leaf = cluster.leaf_oversubscription, pod = leaf * cluster.pod_oversubscription;
+    std::vector<Offer>& offers = profile.offers.own();
+    for (std::size_t i = 0; pod > 1 && i < offers.size(); ++i) {
+        if (offers[i].knows_spans()) continue;
+        const double share =
+            share_between_nodes(offers[i], profile.communication_shares[i], offers);
+        offers[i].slower = {1 + share * (leaf - 1), 1 + share * (pod - 1)};
+    }
+}
+
+Profile make_profile(const Cluster& cluster, const std::string& model, std::int64_t batch,
+                     const std::vector<Row>& rows, const TypeWidths& widths) {
     std::map<std::pair<std::string, std::int64_t>, const Row*> best;
     for (const Row& row : rows) {
         if (!widths.contains(row.gpu_type)) continue;
@@ -129,6 +155,7 @@ Profile make_profile(const std::string& model, std::int64_t batch, const std::ve
         offer.estimate.iteration_s = row->iteration_s;
         offer.estimate.samples_per_s = static_cast<double>(batch) / row->iteration_s;
         offer.estimate.source = row->source;
+        offer.slower = row->slower;
         shares[offer.grid] = row->communication_share;
         profile.offers.push_back(std::move(offer));
     }
@@ -137,6 +164,7 @@ Profile make_profile(const std::string& model, std::int64_t batch, const std::ve
         return std::tie(a.estimate.iteration_s, a.grid) < std::tie(b.estimate.iteration_s, b.grid);
     });
     for (const Offer& offer : offers) profile.communication_shares.push_back(shares[offer.grid]);
+    set_slower(cluster, profile);
     return profile;
 }
 
@@ -158,7 +186,7 @@ int nearest_count(const Profile& profile, std::string_view type, std::int64_t gp
 class Binder {
   public:
     Binder(const Cluster& cluster, const Throughputs& table, const WorkloadOptions& options)
-        : table_(table), options_(options) {
+        : cluster_(cluster), table_(table), options_(options) {
         out_.nodes = make_nodes(cluster, options.placement);
         if (options.placement == PlacementRule::nodes) {
             out_.inference_nodes = inference_of(cluster);
@@ -181,6 +209,7 @@ class Binder {
         return fmt::format("{}:{}", options_.trace_name, job.line);
     }
 
+    const Cluster& cluster_;
     const Throughputs& table_;
     const WorkloadOptions& options_;
     TypeWidths widths_;
@@ -214,7 +243,7 @@ Result<std::uint32_t> Binder::profile_of(const TraceJob& job) {
     }
     const auto index = static_cast<std::uint32_t>(out_.profiles.size());
     static const std::vector<Row> none;
-    out_.profiles.push_back(make_profile(job.model, job.batch,
+    out_.profiles.push_back(make_profile(cluster_, job.model, job.batch,
                                          rows == table_.rows.end() ? none : rows->second, widths_));
     profiles_[key] = index;
     return index;
