@@ -37,6 +37,8 @@ struct Explanation {
     std::string promise;              ///< "" = nothing was promised
     std::vector<std::string> passed;  ///< who started before it, and why that costs it nothing
     std::string work;                 ///< what is believed of it, and from what
+    std::string span;                 ///< how far apart the nodes lie that it runs on
+    double iteration_s = 0;           ///< estimated, for these
     std::int64_t chosen = -1;
     std::vector<Offer> offers;
     std::vector<std::pair<Grid, std::string>> infeasible;
@@ -105,6 +107,11 @@ Result<Explanation> parse_explanation(const Json& json) {
     }
     if (const Json* told = fields.has("work") ? fields.object("work") : nullptr)
         JsonFields(*told, "work", error).text("words", out.work, 1024);
+    if (const Json* told = fields.has("runs") ? fields.object("runs") : nullptr) {
+        const JsonFields runs(*told, "runs", error);
+        runs.text("span", out.span);
+        runs.number("iteration_s", out.iteration_s, 0, 1e12);
+    }
     if (fields.has("array")) fields.text("array", out.array, 1024);
     if (fields.has("unsaved")) fields.text("unsaved", out.unsaved, 1024);
     if (fields.has("avoids")) fields.texts("avoids", out.avoids, 4096, 1024);
@@ -129,14 +136,19 @@ struct Shown {
 
 /// How many offers are not shown.
 std::size_t print_offers(const Explanation& e, const Shown& shown) {
-    Table table({{"", false},
-                 {"rank", true},
-                 {"grid", false},
-                 {"plan", false, Wide::below},
-                 {"iteration", true},
-                 {"samples per s", true},
-                 {"memory per GPU", true},
-                 {"source", false}});
+    const auto any = [&](auto has) { return std::any_of(e.offers.begin(), e.offers.end(), has); };
+    const bool spans = any([](const Offer& offer) { return offer.knows_spans(); });
+    const bool segments = any([](const Offer& offer) { return offer.segment > 1; });
+    std::vector<Table::Column> columns{{"", false},
+                                       {"rank", true},
+                                       {"grid", false},
+                                       {"plan", false, Wide::below},
+                                       {"iteration", true}};
+    if (spans) columns.insert(columns.end(), {{"over leaves", true}, {"over pods", true}});
+    if (segments) columns.push_back({"nodes of a block", true});
+    columns.insert(columns.end(),
+                   {{"samples per s", true}, {"memory per GPU", true}, {"source", false}});
+    Table table(columns);
     std::size_t hidden = 0;
     for (std::size_t i = 0; i < e.offers.size(); ++i) {
         const bool is_chosen = static_cast<std::int64_t>(i) == e.chosen;
@@ -146,12 +158,18 @@ std::size_t print_offers(const Explanation& e, const Shown& shown) {
         }
         const Offer& offer = e.offers[i];
         const Estimate& estimate = offer.estimate;
-        table.add(
-            {is_chosen ? "->" : "", fmt::format("{}", i + 1), short_form(offer.grid),
-             short_form(offer.plan), human_seconds(estimate.iteration_s),
-             fmt::format("{:.4g}", estimate.samples_per_s),
-             human_bytes(estimate.memory_bytes_per_gpu),
-             fmt::format("{} +-{:.0f} %", to_string(estimate.source), 100 * estimate.error_bound)});
+        std::vector<std::string> row{is_chosen ? "->" : "", fmt::format("{}", i + 1),
+                                     short_form(offer.grid), short_form(offer.plan),
+                                     human_seconds(estimate.iteration_s)};
+        for (const Span span : {Span::pod, Span::pods})
+            if (spans)
+                row.push_back(offer.grid.nodes > 1 ? human_seconds(offer.iteration_s(span)) : "");
+        if (segments) row.push_back(offer.segment > 1 ? fmt::format("{}", offer.segment) : "");
+        row.insert(row.end(), {fmt::format("{:.4g}", estimate.samples_per_s),
+                               human_bytes(estimate.memory_bytes_per_gpu),
+                               fmt::format("{} +-{:.0f} %", to_string(estimate.source),
+                                           100 * estimate.error_bound)});
+        table.add(std::move(row));
     }
     fmt::print("\n{}", table.text());
     return hidden;
@@ -186,6 +204,9 @@ void print_choice(const Explanation& e) {
                                "ahead.");
     if (const std::string settings = settings_text(chosen.plan); !settings.empty())
         fmt::print("It has: {}.\n", settings);
+    if (!e.span.empty())
+        fmt::print("Its nodes lie {}: {} per iteration there.\n", e.span,
+                   human_seconds(e.iteration_s));
 }
 
 /// GRES types that arena.yaml maps to hardware that a CPU stands in for.

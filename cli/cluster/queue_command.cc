@@ -27,7 +27,7 @@ struct Line {
     std::int64_t place = 0;  ///< 0: it stands in no line
     std::int64_t job = 0;    ///< 0: somebody else's
     std::int64_t behind = 0;
-    std::string state, reason, grid, plan;
+    std::string state, reason, grid, plan, span;
     bool ordinary_ahead = false;
     double start_s = 0;    ///< 0: nobody knows
     double ends_by_s = 0;  ///< promised; 0: nothing is
@@ -47,6 +47,7 @@ Line read_line(const Json& json, std::optional<Error>& error) {
     fields.number("expected_start_s", line.start_s, 0, 1e12);
     fields.text("expected_grid", line.grid);
     fields.text("expected_plan", line.plan, 1024);
+    if (fields.has("expected_span")) fields.text("expected_span", line.span);
     return line;
 }
 
@@ -85,7 +86,9 @@ std::vector<std::string> row(const Line& line, double now_s) {
             others ? "" : number(line.behind),
             others ? "" : expected(line, now_s),
             promised(line, now_s),
-            line.grid.empty() ? "" : line.grid + " " + line.plan,
+            line.grid.empty()
+                ? ""
+                : line.grid + " " + line.plan + (line.span.empty() ? "" : " " + line.span),
             line.reason};
 }
 

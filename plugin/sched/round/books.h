@@ -69,6 +69,8 @@ struct JobStatus {
     SharedRequest wanted;
     SharedPools pools;
     std::optional<Grid> chosen;
+    std::string span;                 ///< running: words_of_span() of its nodes
+    double iteration_s = 0;           ///< running: estimated, for these
     OfferList none;                   ///< a list without an offer,
     std::string none_why;             ///< and why it has none
     std::vector<std::string> avoids;  ///< nodes that it avoids, and why

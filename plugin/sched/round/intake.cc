@@ -13,6 +13,7 @@
 #include "plugin/sched/round/running.h"
 #include "plugin/sched/round/shares.h"
 #include "plugin/sched/round/stages.h"
+#include "policy/fabric.h"
 #include "policy/work_left.h"
 
 namespace arena {
@@ -567,8 +568,11 @@ void Intake::add_running(const JobView& job, const SharedRequest& wanted, const 
     ++state.restarts;  // Slurm does not count the start that it runs from
     // What runs and what it could have instead are compared by what is known now.
     for (const Offer& now : *offers)
-        if (is_same_layout(now.grid, plan.grid) && now.plan == plan.plan) state.current = now;
+        if (is_same_layout(now.grid, plan.grid) && now.plan == plan.plan)
+            state.current = at_span(now, span_of(view_.snapshot, job.nodes));
     state.current->grid = grid_of(job, plan.grid);
+    books_.statuses[job.id].span = words_of_span(view_.snapshot, job.nodes);
+    books_.statuses[job.id].iteration_s = state.current->estimate.iteration_s;
     books_.statuses[job.id].offers = offers;
     state.nodes = job.nodes;
     // Whoever sets the wall clock back does not make it one that has yet to start.

@@ -44,6 +44,7 @@ Json place_json(const QueuePosition& place, bool ahead_is_known) {
     json["expected_start_s"] = place.expected->start_s;
     json["expected_grid"] = short_form(place.expected->grid);
     json["expected_plan"] = short_form(place.expected->plan);
+    if (!place.expected->span.empty()) json["expected_span"] = place.expected->span;
     return json;
 }
 
@@ -257,6 +258,8 @@ std::string explain_json(Books& books, const Snapshot& snapshot, JobId job, cons
         }
         if (last.chosen && last.chosen->is_uneven()) json["chosen_split"] = last.chosen->split;
     }
+    if (last.state == "running" && !last.span.empty())
+        json["runs"] = {{"span", last.span}, {"iteration_s", last.iteration_s}};
     if (last.slowdown != SlowdownMode::off)
         json["slowdown"] = slowdown_of_job(books.slowdown, job, last.slowdown);
     if (Json promise = promise_json(

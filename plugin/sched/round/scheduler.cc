@@ -15,6 +15,7 @@
 #include "plugin/sched/arrays/array_report.h"
 #include "plugin/sched/loans/loan_report.h"
 #include "plugin/sched/round/stages.h"
+#include "policy/fabric.h"
 #include "policy/replay.h"
 
 namespace arena {
@@ -236,6 +237,19 @@ std::string Scheduler::what_is_slow(JobId job) const {
     return {};
 }
 
+/// Times longer than on nodes as near as can be that the job's iteration takes where its nodes lie.
+double Scheduler::slower_there(JobId job, const Offer& offer) const {
+    const auto& jobs = round_.view.jobs;
+    const auto at =
+        std::find_if(jobs.begin(), jobs.end(), [&](const JobView& view) { return view.id == job; });
+    const auto status = books_.statuses.find(job);
+    if (at == jobs.end() || status == books_.statuses.end() || !status->second.offers) return 1;
+    for (const Offer& known : *status->second.offers)
+        if (is_same_layout(known.grid, offer.grid) && known.plan == offer.plan)
+            return known.slower_at(span_of(round_.view.snapshot, at->nodes));
+    return 1;
+}
+
 /// job_modify has checked that it is the job's plan; what cannot be used all the same is said.
 void Scheduler::observe(const LeftReport& left, double now_s) {
     const auto request = parse_record(left.record);
@@ -246,9 +260,11 @@ void Scheduler::observe(const LeftReport& left, double now_s) {
         return host_.log_info(fmt::format("JobId={} its report is left out: {}", left.job, slow));
     const bool use_reports = books_.site.config.use_reports;
     const auto estimate = books_.offers.price(*request, *offer);
+    // What is learnt is of nodes as near as can be: other spans follow from that.
+    const double slower = slower_there(left.job, *offer);
     const Observation observation{.grid = offer->grid,
                                   .plan = offer->plan,
-                                  .iteration_s = left.report.iteration_s,
+                                  .iteration_s = left.report.iteration_s / slower,
                                   .estimated_s = estimate.value_or(offer->estimate).iteration_s,
                                   .spread = left.report.spread};
     const ObservedRun run{.model_fingerprint = fingerprint(request->model),
