@@ -20,6 +20,7 @@ const span = s => {
   if (s < 86400) return Math.floor(s / 3600) + " h " + two(Math.floor(s % 3600 / 60)) + " min";
   return Math.floor(s / 86400) + " d " + Math.floor(s % 86400 / 3600) + " h";
 };
+const counted = (n, thing) => n + " " + thing + (n === 1 ? "" : "s");
 const none = text => make("p", "none", text);
 
 // columns: [title, kind, text of a row]; key: of a row; the cells that changed since the last look are marked.
@@ -53,7 +54,7 @@ function pools(list) {
   const cards = list.map(p => {
     const card = make("div", "pool"), bar = make("div", "bar"), busy = p.gpus - p.free - p.down;
     card.append(make("strong", "", p.gpu_type || "no type"));
-    card.append(" " + p.gpus + " GPUs on " + p.nodes + (p.nodes === 1 ? " node" : " nodes"));
+    card.append(" " + counted(p.gpus, "GPU") + " on " + counted(p.nodes, "node"));
     for (const [kind, n] of [["busy", busy], ["free", p.free], ["down", p.down]]) {
       const part = make("span", kind);
       part.style.width = (p.gpus ? 100 * n / p.gpus : 0) + "%";
@@ -64,7 +65,7 @@ function pools(list) {
     const words = [busy + " busy", p.free + " free"];
     if (p.down) words.push(p.down + " down");
     if (p.lent) words.push(p.lent + " lent by inference");
-    if (p.slow_nodes) words.push(p.slow_nodes + " slow " + (p.slow_nodes === 1 ? "node" : "nodes"));
+    if (p.slow_nodes) words.push(counted(p.slow_nodes, "slow node"));
     card.append(bar, words.join(", "));
     return card;
   });
@@ -73,7 +74,7 @@ function pools(list) {
 
 function nodes(d) {
   at("nodes-box").hidden = !d.nodes.length;
-  at("nodes-title").textContent = d.nodes_in_all + " nodes" +
+  at("nodes-title").textContent = counted(d.nodes_in_all, "node") +
     (d.nodes.length < d.nodes_in_all ? ", the first " + d.nodes.length : "");
   at("nodes").replaceChildren(...d.nodes.map(n => {
     const kind = !n.up ? " is-down" : n.why ? " is-slow" : n.lent ? " is-lent" : n.free === n.gpus ? " is-free" : "";

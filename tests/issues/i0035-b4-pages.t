@@ -99,7 +99,7 @@ safe array.html 'array solve --html'
 
 # ---- the live page, of a plug-in that says nothing else ----------------------------------------------------
 if ! grep -q '^S\["HAVE_MICROHTTPD_TRUE"\]=""$' "$ARENA_BUILDDIR/config.status"; then
-    skip 3 'built without libmicrohttpd'
+    skip 4 'built without libmicrohttpd'
     done_testing
     exit
 fi
@@ -139,5 +139,10 @@ for ((i = 0; i < 200; i++)); do [[ -s exporter.out && -s server.out ]] && break;
 url=$(sed -n 's/^arena exporter: //p' exporter.out)
 ok 'the live page is served' test "$url"
 nothing_runs "$url" 'the live page'
-if [[ $browser ]]; then like "$(cat dom)" '&lt;/title&gt;.*&lt;script&gt;' 'its own script did run, and shows the words'; else skip 1 'no chromium'; fi
+if [[ $browser ]]; then
+    like "$(cat dom)" '&lt;/title&gt;.*&lt;script&gt;' 'its own script did run, and shows the words'
+    like "$(cat dom)" '>1 node<' 'one thing is told as one'
+else
+    skip 2 'no chromium'
+fi
 done_testing
