@@ -172,6 +172,7 @@ EXTRA_DIST += $(black_box_tests) \
 	tests/bench/properties \
 	tests/bench/policies \
 	tests/bench/stock-starts \
+	tests/bench/describe-model \
 	tests/bench/launcher-parsers \
 	tests/bench/launcher_parsers/__init__.py \
 	tests/bench/launcher_parsers/accelerate.py \

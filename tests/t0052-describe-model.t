@@ -30,6 +30,8 @@ real     --real --input 1x64x16 $models:moe looks=True
 small-gpt    --precision fp32 --batch 1 --input 8x64:int64 $models:SmallGpt
 recomputed   --precision fp32 --batch 1 --input 8x64:int64 $models:SmallGpt recomputes=True
 small-resnet --precision fp32 --batch 1 --input 2x3x64x64 $models:small_resnet
+frozen   --input 1x8 $models:frozen
+sliced   --input 1x8 $models:Sliced
 fft      --input 1x64 $models:Fft
 branches --input 1x8 $models:Branches
 wrong    --input 1x8 $models:wrong
@@ -134,13 +136,15 @@ activation_bytes: 16 output_bytes: 4 " 'a list in a list is a layer, and what it
 "$python" "$tool" --input 1x8 "$models:Residuals" >printed.yaml 2>printed.err
 is "$(cat printed.yaml)" "$(cat loud.yaml)" 'what a module prints is not in the model file'
 like "$(cat printed.err)" 'made.*called.*describe-model: Residuals' 'but on standard error'
+is "$(grep output sliced.yaml | head -n 1)" '    output_bytes: 16' 'of a tensor that part crosses which later layers read'
 like "$(said lstm)" 'one layer, no pipeline' 'a model without a chain says that it is one layer'
 like "$(said branches)" 'branches: its children do not run one after the other' 'branches in a list are no chain'
 
 # ---- nothing is guessed ---------------------------------------------------------------------------------------------
 like "$(said fft)" 'aten::_fft_r2c .1 calls.: FLOPs unknown' 'an operator of unknown cost is named'
 like "$(said branches)" 'does not use unused.weight, unused.bias: counted' 'so are parameters that forward does not use'
-for name in gpt2 llama bert vit resnet convnext unet lstm t5 mamba moe torch; do unlike "$(said "$name")" 'unknown|not use' "$name has neither"; done
+like "$(said frozen)" '576 parameters are frozen: family custom has no such' 'so are frozen ones, which a plan would train'
+for name in gpt2 llama bert vit resnet convnext unet lstm t5 mamba moe torch; do unlike "$(said "$name")" 'unknown|not use|frozen' "$name has neither"; done
 while read -r name pattern; do
     is "$(cat "$name.rc")" 2 "$name is refused"
     like "$(said "$name")" "$pattern" 'in a sentence'

@@ -389,6 +389,22 @@ class Fft(nn.Module):
         return torch.fft.rfft(x.float()).abs().to(x.dtype)
 
 
+class Sliced(nn.Module):
+    """Of whose first layer the second reads an eighth."""
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(8, 64), nn.Linear(8, 8)])
+
+    def forward(self, x):
+        return self.layers[1](self.layers[0](x)[:, :8])
+
+
+def frozen():
+    model = Sliced()
+    model.layers[0].requires_grad_(False)
+    return model
+
+
 class Mixed(nn.Module):
     """Constants that are not cast with the module."""
     def forward(self, x):
