@@ -135,7 +135,7 @@ forward_flops: 1152 parameter_bytes: 1248 activation_bytes: 160 output_bytes: 16
 activation_bytes: 16 output_bytes: 4 " 'a list in a list is a layer, and what its parent adds belongs to it'
 "$python" "$tool" --input 1x8 "$models:Residuals" >printed.yaml 2>printed.err
 is "$(cat printed.yaml)" "$(cat loud.yaml)" 'what a module prints is not in the model file'
-like "$(cat printed.err)" 'made.*called.*describe-model: Residuals' 'but on standard error'
+like "$(cat printed.err)" 'called.*as a library does.*describe-model: Residuals' 'but on standard error'
 is "$(grep output sliced.yaml | head -n 1)" '    output_bytes: 16' 'of a tensor that part crosses which later layers read'
 like "$(said lstm)" 'one layer, no pipeline' 'a model without a chain says that it is one layer'
 like "$(said branches)" 'branches: its children do not run one after the other' 'branches in a list are no chain'
@@ -164,8 +164,11 @@ bad-type int77 is no type of torch
 bad-precision fp32.*bf16
 no-colon resnet50: want MODULE:CALLABLE
 END
+exits 0 'help is an answer' "$python" "$tool" --help
+like "$(cat out)" 'usage: describe-model .*--real' 'on standard output'
 exits 3 'a file that cannot be written is the environment' "$python" "$tool" --input 1x8 --output /nonexistent/out.yaml "$models:Branches"
 mkdir -p none/torch && echo 'raise ImportError("none here")' >none/torch/__init__.py
+ok 'so is a full disk' bash -c '"$@" >/dev/full; (($? == 3))' _ "$python" "$tool" --input 1x8 "$models:Branches"
 exits 3 'so is a missing torch' env PYTHONPATH=none "$python" "$tool" --help
 like "$(cat err)" 'needs PyTorch 1.13 or later' 'which is said'
 
