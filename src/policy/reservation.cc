@@ -152,6 +152,12 @@ std::string_view why_not_free(const Problem& problem, const Task& task, const Ch
     if (free < choice.gpus) return "not enough free now";
     if (is_kept_apart(problem, task, choice, packing))
         return "as many are free, but not below one switch or in one block";
+    const bool apart = std::ranges::any_of(problem.choices(task), [&](const Choice& other) {
+        return &other != &choice && other.type == choice.type && other.gpus == choice.gpus &&
+               problem.offers(other).front() == problem.offers(choice).front() &&
+               packing.has_room(task, other);
+    });
+    if (apart) return "as many are free, but farther apart, where it would end later";
     if (packing.could_stand(task, choice))
         return "the CPUs or the memory beside the free GPUs are in use";
     return why_not_in_pieces(problem, task, choice, packing);

@@ -5,6 +5,7 @@
 #include <random>
 
 #include "baselines/registry.h"
+#include "policy/order/promises.h"
 #include "policy/packing.h"
 #include "suite.h"
 
@@ -159,6 +160,24 @@ TEST(a_job_waits_for_one_leaf_where_that_ends_sooner) {
     // and where the network costs little nobody waits for it
     offers[1] = std::vector{offer_of(4, 1, {1.04, 1.04})};
     ck_assert(start_of(decide(split_cluster(300), offers), 1) != nullptr);
+}
+
+/// Promised by Slurm's order, which takes nodes that lie apart: the end is one that these keep.
+TEST(a_promise_is_of_nodes_that_there_are) {
+    Snapshot s = split_cluster(1e6);
+    s.jobs[0].requested_gpus = 32;
+    s.jobs[0].time_limit_s = 20000;
+    Offers offers;
+    offers[1] = std::vector{offer_of(4, 1, {4, 4})};
+    PolicyOptions options;
+    options.order = QueueOrder::priority;
+    PromiseBook promises(PromiseRules{});
+    promises.give(s, offers, options);
+    const Promise* promise = promises.find(1);
+    ck_assert(promise != nullptr);
+    ck_assert_double_eq_tol(promise->end_s, s.time_s + 4000 + options.restart.seconds(32), 1);
+    ck_assert_double_gt(s.jobs[0].due_s, 0);
+    ck_assert(start_of(decide(s, offers, "arena", options), 1) != nullptr);
 }
 
 TEST(a_job_takes_fewer_gpus_where_more_lie_too_far_apart) {

@@ -75,6 +75,92 @@ TEST(users_see_their_own_jobs_and_others_places) {
     ck_assert(closed["jobs"][1].contains("expected_start_s"));
 }
 
+/// Four nodes of four GPUs, two below each of two leaves, with hardly a link between these: a CPU,
+/// which stands for the GPUs, computes for so long that anything more is not seen.
+struct LeavesScene : QueueScene {
+    LeavesScene() {
+        config.leaf_oversubscription = 1000;
+        auto& snapshot = host.view.snapshot;
+        for (const char* name : {"n2", "n3", "n4"}) node(name, "a40", 4, 4);
+        snapshot.nodes[0].free_gpus = 4;
+        host.view.running.clear();
+        snapshot.topology = NetworkKind::tree;
+        snapshot.switches = {{"core", -1}, {"leaf1", 0}, {"leaf2", 0}};
+        for (NodeIndex n = 0; n < 4; ++n) snapshot.nodes[n].leaf = n < 2 ? 1 : 2;
+    }
+    void full(NodeIndex n, double until_s) {
+        host.view.snapshot.nodes[n].free_gpus = 0;
+        std::erase_if(host.view.running, [&](const Occupied& o) { return o.parts[0].node == n; });
+        host.view.running.push_back({.job = 90 + n, .end_s = until_s, .parts = {{n, 4, 16, 0}}});
+    }
+    JobView& pair() {
+        Request r = request();
+        r.min_gpus = r.max_gpus = 8;
+        r.global_batch = 64;
+        return job(1, r);
+    }
+};
+
+TEST(a_queue_says_how_near_together_nodes_will_be) {
+    LeavesScene scene;
+    for (NodeIndex n = 0; n < 4; ++n) scene.full(n, n < 2 ? 1600 : 90000);
+    scene.pair();
+    const auto scheduler = scene.scheduler();
+    scheduler->round();
+    const Json json = asked(*scheduler, true, 0, true);
+    const Json& job = json["jobs"][0];
+    ck_assert_msg(job.value("expected_grid", "") == "2x4xa40" &&
+                      job.value("expected_span", "") == "in one leaf",
+                  "%s", json.dump().c_str());
+}
+
+/// From the start to what the job reports: it runs over two leaves, which takes it longer.
+TEST(a_job_is_priced_where_its_nodes_lie) {
+    LeavesScene scene;
+    scene.full(1, 1e9);
+    scene.full(3, 1e9);
+    scene.pair();
+    const auto scheduler = scene.scheduler();
+    scheduler->round();
+    ck_assert_msg(called(scene.host, "start 1 n1,n3") || scene.host.started.contains(1), "%s",
+                  scheduler->explain(1).c_str());
+    const Offer ran = scene.host.started.at(1).offer;
+    JobView& job = scene.host.view.jobs[0];
+    job.facts.state = HostJobState::running;
+    job.facts.held = false;
+    job.facts.mark->phase = Phase::started;
+    job.offer_json = to_json(ran);
+    job.start_s = 1000;
+    job.nodes = {0, 2};
+    for (const NodeIndex n : job.nodes) scene.host.view.snapshot.nodes[n].free_gpus = 0;
+    scheduler->round();
+    const auto told = [&] { return Json::parse(scheduler->explain(1)); };
+    const Json before = told();
+    ck_assert_msg(before["runs"]["span"] == "over 2 leaves of one pod", "%s",
+                  before.dump().c_str());
+    const Json& offer = before["offers"][before["chosen"].get<std::size_t>()];
+    const double near_s = offer["estimate"]["iteration_s"].get<double>(),
+                 slower = offer["slower"]["pod"].get<double>();
+    ck_assert_double_gt(slower, 1.05);
+    ck_assert_double_eq_tol(ran.estimate.iteration_s, near_s * slower, 1e-9);
+    ck_assert_double_eq_tol(before["runs"]["iteration_s"].get<double>(), near_s * slower, 1e-9);
+    // Half as long again as estimated for these nodes: so it would be on near ones.
+    LeftReport left;
+    left.job = 1;
+    left.record = *job.record.text;
+    left.offer_json = to_json(ran);
+    left.report.iteration_s = 1.5 * ran.estimate.iteration_s;
+    left.report.steps = 100;
+    scheduler->observe(left, 2000);
+    scheduler->round();
+    const Json after = told();
+    const Json& corrected = after["offers"][after["chosen"].get<std::size_t>()];
+    ck_assert_double_eq_tol(corrected["estimate"]["iteration_s"].get<double>(), 1.5 * near_s,
+                            1e-6 * near_s);
+    ck_assert_double_eq_tol(after["runs"]["iteration_s"].get<double>(),
+                            1.5 * ran.estimate.iteration_s, 1e-6 * near_s);
+}
+
 TEST(places_count_those_who_want_the_same_nodes) {
     QueueScene scene;
     auto& snapshot = scene.host.view.snapshot;

@@ -173,9 +173,10 @@ const Availability::Windows& Availability::windows_for(const JobState& job, std:
     return windows;
 }
 
-/// So many of the nodes, close together; none where a job may have no set of them that is as large.
-std::vector<NodeIndex> Availability::nodes_of(std::span<const Window> open,
-                                              std::size_t wanted) const {
+/// So many of the nodes, close together; none where a job may have no set of them that is as large
+/// and lies so near.
+std::vector<NodeIndex> Availability::nodes_of(std::span<const Window> open, std::size_t wanted,
+                                              const Offer& offer, Span widest) const {
     std::vector<NodeIndex> nodes;
     const Fabric& fabric = problem_->fabric();
     if (fabric.is_flat()) {
@@ -185,8 +186,10 @@ std::vector<NodeIndex> Availability::nodes_of(std::span<const Window> open,
     }
     std::vector<std::int64_t> room(fabric.leaves(), 0);
     for (const Window& window : open) room[fabric.leaf_of(window.node)] += 1;
+    for (std::int64_t& of_leaf : room) of_leaf -= of_leaf % offer.segment;
     std::vector<Fabric::Share> shares;
     if (!fabric.choose(room, static_cast<std::int64_t>(wanted), shares)) return nodes;
+    if (fabric.span_of(shares) > widest) return nodes;
     Fabric::Taking taking(fabric, shares);
     const auto take = [&](const Window& window) {
         if (taking.take(window.node)) nodes.push_back(window.node);
@@ -226,7 +229,8 @@ void Availability::try_layout(const Task& task, const Choice& choice, const Plac
     const auto wanted = static_cast<std::size_t>(choice.gpus / per_node);
     if (!allows(place, *task.job, choice.gpus / per_node, per_node)) return;
     if (place.node_set >= known_->in_set.size()) return;
-    const double run_s = problem_->run_s(task, offer);
+    const Span widest = std::min(problem_->widest(choice, offer), problem_->fabric().widest());
+    const double run_s = problem_->run_s(task, offer, widest);
     if (!ends_before(run_s, best)) return;
     const double stays_s = stay_s(*task.job, run_s);
     const Windows& windows = windows_for(*task.job, choice.type, place.node_set, per_node, stays_s);
@@ -234,14 +238,15 @@ void Availability::try_layout(const Task& task, const Choice& choice, const Plac
     if (list.size() < wanted) return;
     const auto is_better = [&](double at_s) { return ends_before(at_s + run_s, best); };
     const auto found = [&](double at_s, std::span<const Window> open) {
-        std::vector<NodeIndex> nodes = nodes_of(open, wanted);
+        std::vector<NodeIndex> nodes = nodes_of(open, wanted, offer, widest);
         if (nodes.empty()) return false;
         std::sort(nodes.begin(), nodes.end());
         best = {&choice, &offer, at_s, run_s, stays_s, per_node, std::move(nodes)};
         return true;
     };
-    if (windows.close || problem_->fabric().has_limits())
-        return sweep(list, wanted, is_better, found);
+    const bool any_nodes = !problem_->fabric().has_limits() &&
+                           widest >= problem_->fabric().widest() && offer.segment == 1;
+    if (windows.close || !any_nodes) return sweep(list, wanted, is_better, found);
     const double at_s = list[wanted - 1].from_s;
     if (!is_better(at_s)) return;
     const auto end = std::partition_point(
@@ -253,7 +258,8 @@ void Availability::try_layout(const Task& task, const Choice& choice, const Plac
 void Availability::try_pieces(const Task& task, const Choice& choice, const Place& place,
                               const Offer& offer, Start& best) const {
     if (place.node_set >= known_->in_set.size()) return;
-    const double run_s = problem_->run_s(task, offer);
+    const Span widest = std::min(problem_->widest(choice, offer), problem_->fabric().widest());
+    const double run_s = problem_->run_s(task, offer, widest);
     const double stays_s = stay_s(*task.job, run_s);
     std::vector<Window> list;
     for (std::int64_t g = 1; g < choice.gpus && allows_on_node(place, *task.job, g); ++g) {
@@ -275,6 +281,7 @@ void Availability::try_pieces(const Task& task, const Choice& choice, const Plac
                         .stay_s = stays_s,
                         .nodes = {}};
             if (!take_pieces(open, place, choice.gpus, start)) return false;
+            if (problem_->fabric().span_of(start.nodes) > widest) return false;
             best = std::move(start);
             return true;
         });
@@ -343,9 +350,13 @@ Availability::Start Availability::first_end(const Task& task, const Choice& choi
 
 Availability::Start Availability::in_slurm(const Task& task) const {
     const std::int32_t asked = problem_->requested(task);
-    if (asked >= 0) return first_end(task, problem_->choice(asked));
+    if (asked >= 0 && !problem_->has_spans()) return first_end(task, problem_->choice(asked));
     Start best;
     for (const Choice& choice : problem_->choices(task)) {
+        // Slurm itself would take nodes that lie apart
+        if (asked >= 0 && (choice.type != problem_->choice(asked).type ||
+                           choice.gpus != problem_->choice(asked).gpus))
+            continue;
         const double least_s = problem_->run_s(task, choice);
         if (best.choice != nullptr && least_s >= best.in_s + best.run_s) continue;
         Start start = first_end(task, choice);
