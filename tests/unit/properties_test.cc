@@ -277,7 +277,12 @@ void json_gives_back_what_was_written() {
     RC_ASSERT(parse_snapshot(to_json(r.snapshot)).value() == r.snapshot);
     RC_ASSERT(parse_offers(to_json(r.offers)).value() == r.offers);
     RC_ASSERT(parse_decision(to_json(d)).value() == d);
-    const Offer o = any_offer();
+    Offer o = any_offer();
+    if (pick(0, 1) == 0) {
+        const double pod = 1 + pick_number();
+        o.slower = {pod, pod + pick_number()};
+        o.segment = pick(1, 18);
+    }
     RC_ASSERT(parse_offer_json(to_json(o)).value() == o);
     RC_ASSERT(parse_grid_json(to_json(o.grid)).value() == o.grid);
     RC_ASSERT(parse_plan_json(to_json(o.plan)).value() == o.plan);
@@ -313,6 +318,7 @@ void models_and_hardware_survive_json() {
     g.inter = {"ib", pick_number(), 1e-6, static_cast<double>(pick(0, 10))};
     g.aliases = {"a", "b"};
     g.emulated = *rc::gen::arbitrary<bool>();
+    if (pick(0, 1) == 0) g.uplinks = {{{static_cast<double>(pick(1, 9)), 1e-6}, {2, 0}}};
     RC_ASSERT(parse_gpu_type_json(to_json(g)).value() == g);
     Json older = Json::parse(to_json(g));  // of before these keys
     older.erase("domain_gpus"), older["inter"].erase("cross_rail_cost");

@@ -72,6 +72,35 @@ TEST(a_job_pays_its_restart_and_then_runs_exactly) {
     ck_assert(m.queuing_s.max == 0);
 }
 
+/// Four GPUs lose a fifth beside one node's best (10 GPU-seconds for 8): that much is three times
+/// as long between two leaves. What policies know changes nothing of it.
+TEST(a_job_pays_for_the_span_that_it_gets) {
+    const auto jct_s = [](std::int64_t leaf_nodes, const std::string& levels, bool blind) {
+        const std::string nodes = "  - {gpu_type: a40, count: 2, gpus_per_node: 2, leaf_nodes: " +
+                                  std::to_string(leaf_nodes) + "}\noversubscription: " + levels +
+                                  "\n";
+        SimulationOptions options;
+        options.ignore_network = blind;
+        const Metrics m =
+            run(workload_of(nodes, "x,0,51,bert__1B,,8,4,a40\n"), decide_fcfs, options);
+        return m.jct_s.mean;
+    };
+    for (const bool blind : {false, true}) {
+        assert_near(jct_s(1, "{leaf: 3}", blind), 70 + 25 * 1.4);
+        assert_near(jct_s(1, "{leaf: 1, pod: 5}", blind), 70 + 25);
+        assert_near(jct_s(2, "{leaf: 3, pod: 5}", blind), 70 + 25);
+    }
+    const auto refuse = [](const std::string& tail, const std::string& text) {
+        assert_refused(
+            parse_cluster("nodes: [{gpu_type: a, count: 2, gpus_per_node: 1" + tail, "c.yaml"),
+            text);
+    };
+    refuse("}]\noversubscription: {leaf: 2}\n", "needs leaf_nodes");
+    refuse(", leaf_nodes: 1}]\noversubscription: {leaf: 0.5}\n", "leaf");
+    refuse(", leaf_nodes: 1}]\noversubscription: {spine: 2}\n", "spine");
+    refuse(", leaf_nodes: 1}]\noversubscription: 2\n", "a map of leaf and pod");
+}
+
 TEST(rounds_of_any_length_follow_each_other) {
     SimulationOptions options;
     for (const double round_s : {1.1, 33.3, 59.9, 100.1}) {  // floor(k * r / r) is k - 1 for some k
