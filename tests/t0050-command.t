@@ -94,6 +94,21 @@ exits 0 'any launcher prices every plan' "$arena" plan "${gpt2[@]}" --gpu-type A
 exits 0 'uneven stages are dealt as the launcher can say it' "$arena" plan "${gpt2[@]}" --gpu-type A40 \
     --gpus-per-node 8 --launcher megatron@0.12 --fixed pp=5,dp=1,tp=1,micro_batch=1 --json
 json 'first and last stage take what is left over' '.grids[0].proxy_plan.stage_layers == [2,3,3,3,1]'
+# ---- the network -------------------------------------------------------------------------------
+exits 0 'a plan is priced over leaves and over pods' "$arena" plan "${gpt2[@]}" --gpu-type A40 --gpus 16 --gpus-per-node 8 \
+    --oversubscription 4,2 --json
+json 'farther apart it takes longer' '[.grids[] | select(.feasible)] | length > 0 and
+    all(.iteration_s_over.pod >= .estimate.iteration_s and .iteration_s_over.pods >= .iteration_s_over.pod) and
+    any(.iteration_s_over.pods > .iteration_s_over.pod)'
+exits 0 'nothing is said of a network that costs nothing' "$arena" plan "${gpt2[@]}" --gpu-type A40 --gpus 16 --json
+json 'of no grid' 'all(.grids[]; has("iteration_s_over") or has("segment") | not)'
+exits 0 'experts of several nodes are in one NVLink domain' "$arena" plan --model mixtral-8x7b --global-batch 256 \
+    --gpu-type GB200-NVL72 --gpus 64 --launcher megatron --domain-nodes 18 --top 1 --json
+json 'all sixteen nodes, and without the domain it takes longer' '.grids[0] | .segment == 16 and
+    .iteration_s_over.pod > .estimate.iteration_s'
+refused '--oversubscription' "${gpt2[@]}" --gpu-type A40 --gpus 8 --oversubscription 0.5
+refused '--pod-leaves' "${gpt2[@]}" --gpu-type A40 --gpus 8 --pod-leaves 2
+
 # ---- what the planner did not look at ----------------------------------------------------------
 printf '%s\n' 'family: custom' 'precision: fp16' 'layers:' \
     '  - {forward_flops: 1e9, parameter_bytes: 1e5, activation_bytes: 1e4}' \
