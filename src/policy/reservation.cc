@@ -112,6 +112,17 @@ std::string_view why_not_in_pieces(const Problem& problem, const Task& task, con
                         "nodes";
 }
 
+/// The layout finds nodes, but farther apart than the choice has it.
+bool has_room_apart(const Problem& problem, const Task& task, const Choice& choice,
+                    const Packing& packing) {
+    if (!problem.has_spans() || packing.has_room(task, choice)) return false;
+    return std::ranges::any_of(problem.choices(task), [&](const Choice& other) {
+        return &other != &choice && other.type == choice.type && other.gpus == choice.gpus &&
+               problem.offers(other).front() == problem.offers(choice).front() &&
+               packing.has_room(task, other);
+    });
+}
+
 /// Enough nodes have the GPUs, but no job may have them together.
 bool is_kept_apart(const Problem& problem, const Task& task, const Choice& choice,
                    const Packing& packing) {
@@ -152,12 +163,8 @@ std::string_view why_not_free(const Problem& problem, const Task& task, const Ch
     if (free < choice.gpus) return "not enough free now";
     if (is_kept_apart(problem, task, choice, packing))
         return "as many are free, but not below one switch or in one block";
-    const bool apart = std::ranges::any_of(problem.choices(task), [&](const Choice& other) {
-        return &other != &choice && other.type == choice.type && other.gpus == choice.gpus &&
-               problem.offers(other).front() == problem.offers(choice).front() &&
-               packing.has_room(task, other);
-    });
-    if (apart) return "as many are free, but farther apart, where it would end later";
+    if (has_room_apart(problem, task, choice, packing))
+        return "as many are free, but farther apart, where it would end later";
     if (packing.could_stand(task, choice))
         return "the CPUs or the memory beside the free GPUs are in use";
     return why_not_in_pieces(problem, task, choice, packing);
@@ -212,6 +219,9 @@ std::vector<Action> reservations(const Problem& problem, std::span<const double>
         const Task& task = problem.tasks()[i];
         const Offer* offer = shape_for(problem, task, values);
         if (offer == nullptr) continue;
+        // Slurm would start it at once on the nodes that are too far apart.
+        const Choice& nearest = problem.choice(problem.find_choice(task, offer->grid));
+        if (has_room_apart(problem, task, nearest, *left.packing)) continue;
         std::int64_t& of_type =
             depth[static_cast<std::size_t>(problem.type_of(offer->grid.gpu_type))];
         if (of_type <= 0) continue;
