@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
 # An array of twelve that one pipeline trains, in a real cluster: each member is a Slurm job of its own that can be cancelled, fails by
-# itself, is waited for; its share of the pipeline is counted; a pipeline that is killed loses no step; what is not bound says why.
+# itself, is waited for; its share of the pipeline is counted; a pipeline that is killed loses no step; what is not bound says why;
+# siblings keep Slurm's order.
 # shellcheck disable=SC2016,SC2317  # functions are called by ok, conditions evaluated by wait_until
 . "${ARENA_SRCDIR:-.}/tests/lib/tap.sh" || exit 99
 . "${ARENA_SRCDIR:-.}/tests/lib/cluster.sh"
@@ -93,6 +94,37 @@ echo 1000000 >"$work/steps.1"
 array=$(LIMIT=--time=1 sweep 0-1 -p short --arena-plan=pp4,dp1,tp1)
 ok "one that trains beyond its limit ends with it" wait_until '[[ $(task $array 1 JobState) == TIMEOUT ]]' 150
 rm "$work/steps.1"
+
+# ---- Slurm's order ---------------------------------------------------------------------------------------
+rounds_pass() {
+    local rounds
+    rounds=$(arena stats --json | jq .rounds)
+    wait_until "(( \$(arena stats --json | jq .rounds) >= $rounds + 3 ))"
+}
+alone() { # alone MINUTES: one on all four GPUs, until it is let go
+    submit --time="$1" -o /dev/null --arena-launcher=arena-train --arena-model="$work/sibling.yaml" --arena-batch=2 --arena-gpus=4 "$work/trainer"
+}
+ok "no pipeline is left" wait_until '[[ ! $(carriers RUNNING) ]]' 60
+full=$(hog a40 4)
+ok "an ordinary job has all GPUs" wait_for_state "$full" RUNNING
+above=$(alone 60)
+echo 1000000 | tee "$work/steps.0" >"$work/steps.1"
+array=$(LIMIT=--time=10 sweep 0-1 --arena-plan=pp4,dp1,tp1)
+ok "a long job waits, and behind it siblings for minutes" wait_until '[[ $(arena explain $above --json | jq .promise.ends_by_s) =~ ^[0-9] && $(squeue -h -r -t PD -j $array | wc -l) == 2 ]]'
+ok "rounds go by" rounds_pass
+let_go "$full"
+ok "the GPUs are free: the long job has them" wait_started "$above"
+is "$(carriers RUNNING)$(tasks_in "$array" RUNNING)" 0 "and no pipeline has passed it"
+let_go "$above"
+ok "then the siblings train" wait_until '(( $(tasks_in $array RUNNING) == 2 ))' 60
+carrier=$(carriers RUNNING)
+below=$(alone 1)
+ok "a short one waits behind them" wait_until '[[ $(arena_word $below state) =~ held|released ]]'
+ok "rounds go by" rounds_pass
+is "$(carriers RUNNING) $(tasks_in "$array" RUNNING) $(job_state "$below")" "$carrier 2 PENDING" "their pipeline gives way to nobody below"
+scancel "$array" "$below"
+rm "$work"/steps.[01]
+ok "all are gone" wait_until '[[ ! $(squeue -h -t PD,R,CG) ]]' 60
 
 # ---- what is not bound, and why --------------------------------------------------------------------------
 sed 's/hidden: 96/hidden: 16/; s/sibling/fits/' "$work/sibling.yaml" >"$work/fits.yaml"
