@@ -628,6 +628,28 @@ TEST(who_would_settle_for_too_long_is_not_started_where_it_has_to_give_way) {
     }
 }
 
+// It would be started again at once, for its promise, and stopped again: for ever.
+TEST(who_runs_and_ends_too_late_is_not_stopped_for_those_behind_it) {
+    for (const bool before : {false, true}) {
+        Round round = nodes_of_four(1);
+        JobState late = running(1, {0}, 4, 400000);
+        late.elastic = true;
+        late.priority = 100;
+        late.submit_s = now_s - 5000;
+        late.remaining_iterations = 90000;
+        late.due_s = now_s + 50000;
+        add(round, late, {offer_of(4, 1)});
+        JobState quick = job_of(2, before ? 1000 : 100, 600);
+        quick.remaining_iterations = 60;
+        add(round, quick, {offer_of(4, 1)});
+        if (before) round.snapshot.jobs[1].due_s = now_s + 70 + 60;
+        round.options.reserve_depth = 0;
+        const Decision decision = decide_arena(round.snapshot, round.offers, round.options);
+        ck_assert_msg(decision.actions.empty() != before, "%d: %zu actions", before,
+                      decision.actions.size());
+    }
+}
+
 // Of an elastic job that had to leave its node, say: a promise that nothing keeps any more is no
 // reason to break one that can be kept.
 TEST(a_promise_that_is_lost_breaks_no_other) {

@@ -17,6 +17,7 @@ class Keeper {
     Keeper(const Problem& problem, const SlurmOrder& order)
         : problem_(problem), order_(order), nobody_(problem), free_(nobody_) {
         result_.now.assign(problem.tasks().size(), false);
+        stays_.assign(problem.tasks().size(), false);
         std::size_t choices = 0;
         for (const Task& task : problem.tasks())
             choices = std::max<std::size_t>(choices, task.first_choice + task.choice_count);
@@ -52,6 +53,7 @@ class Keeper {
         return least_s;
     }
     void keep_running(std::size_t i);
+    void let_go_of_the_lost();
     void find_yielding();
     void look_as(std::size_t i);
     [[nodiscard]] std::vector<bool> who_gives_way(std::size_t i) const;
@@ -72,6 +74,7 @@ class Keeper {
     const Problem& problem_;
     const SlurmOrder& order_;
     Keeping result_;
+    std::vector<bool> stays_;    ///< by task: it runs, and gives way to nobody
     const Availability nobody_;  ///< has been held anything for
     Availability free_;
     struct Yielding {
@@ -96,7 +99,7 @@ class Keeper {
 /// has settled.
 void Keeper::find_yielding() {
     for (std::size_t i = 0; i < problem_.tasks().size(); ++i)
-        if (task(i).runs() && task(i).job->elastic && !result_.now[i])
+        if (task(i).runs() && task(i).job->elastic && !stays_[i])
             yielding_.push_back({problem_.job_of(task(i)), 0});
     const auto& jobs = problem_.snapshot().jobs;
     for (std::size_t j = 0; j < jobs.size(); ++j)
@@ -139,7 +142,8 @@ void Keeper::keep_running(std::size_t i) {
         in_time = in_time || time_s <= left_s(task);
         if (fastest_s == 0 || time_s < fastest_s) fastest_s = time_s;
     }
-    result_.now[i] = in_time && fastest_s + window_s > left_s(task);
+    result_.now[i] = fastest_s + window_s > left_s(task);
+    stays_[i] = in_time && result_.now[i];
 }
 
 /// Of the choices that end in time the one that may start last, or, where that left nothing to
@@ -255,6 +259,19 @@ void Keeper::hold(const Held& held) {
     }
 }
 
+/// A job that runs and ends too late whatever it gets is not stopped for those behind it, but makes
+/// room for one before it that has to start now.
+void Keeper::let_go_of_the_lost() {
+    const auto has_to_start = [&](std::size_t i) {
+        return std::any_of(held_.begin(), held_.end(), [&](const Held& held) {
+            return result_.now[held.task] && place(held.task) < place(i);
+        });
+    };
+    for (std::size_t i = 0; i < problem_.tasks().size(); ++i)
+        if (task(i).runs() && result_.now[i] && !stays_[i] && has_to_start(i))
+            result_.now[i] = false;
+}
+
 Keeping Keeper::run() {
     std::vector<std::size_t> waiting;
     for (std::size_t i = 0; i < problem_.tasks().size(); ++i) {
@@ -298,6 +315,7 @@ Keeping Keeper::run() {
     free_ = nobody_;
     for (const Held& held : held_) free_.take(task(held.task), held.start);
     for (const Held& held : held_) hold(held);
+    let_go_of_the_lost();
     auto& spares = result_.holds.spares;
     std::stable_sort(spares.begin(), spares.end(),
                      [](const Spare& a, const Spare& b) { return a.node < b.node; });

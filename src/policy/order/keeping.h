@@ -15,7 +15,9 @@ namespace arena {
 struct Keeping {
     Holds holds;
     /// By task: it waits, and must start now, with a choice that ends in time, whoever has to give
-    /// way; or it runs, and stopping it now would break what it was promised.
+    /// way; or it runs, and stopping it now would break what it was promised. So it is with one
+    /// that ends too late already, but for a job before it that must start now: what waits with a
+    /// lost promise starts as soon as it can, and would be stopped and started by turns.
     std::vector<bool> now;
     /// By choice, all tasks one after the other: it ends too late, or as late as can be.
     std::vector<bool> late;

@@ -65,10 +65,10 @@ double end_again_s(const JobState& job, const Promise& promise, const PolicyOpti
 /// In the first round that sees the job run.
 double start_ends_s(const JobState& job, const Promise& promise, const PolicyOptions& options) {
     if (promise.started) return end_again_s(job, promise, options);
+    const double planned_s = planned_end_s(job, promise, options);
     // Who is elastic may begin with less, and grow: it is the time of the start that counts.
     const bool grows = job.elastic || job.settles_s > 0;
-    return grows ? job.start_s + promise.end_s - promise.start_s
-                 : planned_end_s(job, promise, options);
+    return grows ? std::min(planned_s, job.start_s + promise.end_s - promise.start_s) : planned_s;
 }
 
 /// It runs, and nobody has said yet whether this start was in time.

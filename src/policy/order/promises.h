@@ -49,9 +49,9 @@ struct Promise {
 };
 
 /// Each counts once: kept where the job started early enough, by the estimate of what it got; of an
-/// elastic one, which may begin with less and grow, by that of what it was promised with. One that
-/// was kept is broken instead where Arena has the job leave its nodes, and it starts again too late
-/// for what it has left to do.
+/// elastic one, which may begin with less and grow, also by that of what it was promised with. One
+/// that was kept is broken instead where Arena has the job leave its nodes, and it starts again too
+/// late for what it has left to do.
 struct PromiseCounts {
     std::int64_t given = 0, kept = 0, broken = 0;
     bool operator==(const PromiseCounts&) const = default;
