@@ -116,7 +116,7 @@ soon=$(hog a40 2 -w "$near" --time=5)
 ok "an ordinary job runs elsewhere, for minutes" wait_for_state "$soon" RUNNING
 wide=$(train a40 --arena-gpus=4 --exclude="$from")
 ok "a wide one is promised the two other nodes" wait_until 'promised $wide ".promise.ends_by_s > 0"'
-kept=$(promises kept) broken=$(promises broken)
+kept=$(promises kept) broken=$(promises broken) slow=$(promises broken_by.slow_nodes)   # earlier moves may have broken some
 ok "the elastic one wants to leave its node" s4 "$moved" 0 "$from"
 ok "and does" wait_until '[[ $(job_state $moved) == PENDING && $(arena_word $moved state) =~ held|released ]]' 60
 ok "nobody can keep the mover's own promise" wait_until 'promised $moved ".promise.slurm_start_s + 15 < now"' 30
@@ -130,7 +130,7 @@ let_go "$wide"
 ok "then the mover does" wait_started "$moved" 2
 isnt "$(node_of "$moved")" "$from" "elsewhere"
 ok "its own promise is broken" wait_until "(( \$(promises broken) == $broken + 1 ))"
-is "$(promises broken_by.slow_nodes) $(promises kept)" "1 $kept" "arena stats says by what, and counts it once"
+is "$(promises broken_by.slow_nodes) $(promises kept)" "$((slow + 1)) $kept" "arena stats says by what, and counts it once"
 like "$(arena history "$moved")" 'promise broken.*started again too late to end by .*: it has left a slow node' "arena history says why"
 let_go "$moved"
 take_back

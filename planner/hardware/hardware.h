@@ -17,9 +17,9 @@ namespace arena {
 /// when the type has no rate for it.
 std::optional<Precision> effective_precision(const GpuType&, Precision);
 /// "fp32, tf32, fp16, bf16": what the type computes in, for messages.
+std::string precisions_of(const GpuType&);
 /// What is above leaves and pods of a site leaves no more of the rate than this says. Each >= 1.
 void set_oversubscription(GpuType&, double leaf, double pod);
-std::string precisions_of(const GpuType&);
 /// Path of the built-in file: $ARENA_DATA_DIR, else the installed data directory, else
 /// $ARENA_SRCDIR/etc (running from a build tree).
 std::string builtin_hardware_path();

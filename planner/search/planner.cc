@@ -165,8 +165,10 @@ void add_uneven(const GpuPool& pool, PoolSearch& search, const NodeShape& shape,
     for (const GridResult& other : results)
         if (other.feasible && other.grid.gpu_type == pool.gpu_type && other.grid.nodes > 1 &&
             other.grid.gpus() == shape.gpus() && is_data_parallel(other.plan) &&
-            other.estimate.iteration_s > found.estimate.iteration_s)
+            other.estimate.iteration_s > found.estimate.iteration_s) {
             found.estimate = other.estimate;
+            found.slower = other.slower;
+        }
     set_split(found.grid, fullest_split(shape.gpus(), pool.gpus_per_node));
     results.push_back(std::move(found));
 }

@@ -5,7 +5,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <functional>
 #include <iterator>
+#include <map>
 #include <optional>
 #include <set>
 #include <tuple>
@@ -15,33 +18,66 @@
 namespace arena {
 namespace {
 
-/// The first nodes of the place that could hold the offer were they empty, as many as it takes or,
-/// with `all`, all of them; of an uneven one all that could give a GPU; none where there are fewer.
-/// Nobody knows when one that is down comes back.
-std::vector<NodeIndex> hosts_in(const Problem& problem, const Task& task, const Grid& grid,
-                                const Place& place, bool all) {
+/// Nodes of the place that could give so many GPUs each were they empty. Nobody knows when one that
+/// is down comes back.
+std::vector<NodeIndex> empty_hosts(const Problem& problem, const Grid& grid, const Place& place,
+                                   std::int64_t least, std::size_t most) {
     const Snapshot& snapshot = problem.snapshot();
-    const bool uneven = grid.is_uneven();
-    const std::int64_t least = uneven ? 1 : grid.gpus_per_node;
-    const std::int64_t wanted = uneven ? grid.gpus() : grid.nodes;
     const std::int32_t type = problem.type_of(grid.gpu_type);
     std::vector<NodeIndex> hosts;
-    if (place.node_set >= snapshot.node_sets.size() ||
-        !(uneven ? allows_on_node(place, *task.job, 1) && place.max_nodes >= 2
-                 : allows(place, *task.job, grid.nodes, grid.gpus_per_node)))
-        return hosts;
-    std::int64_t has = 0;
+    if (place.node_set >= snapshot.node_sets.size()) return hosts;
     for (const NodeIndex index : snapshot.node_sets[place.node_set]) {
         const NodeState& node = snapshot.nodes[index];
         if (!node.up || node.returning_s > 0 || problem.type_of_node(index) != type ||
-            node.total_gpus < least)
+            node.total_gpus < least || problem.fabric().is_outside(index))
             continue;
-        if (problem.fabric().is_outside(index)) continue;
         hosts.push_back(index);
-        has += uneven ? node.total_gpus : 1;
-        if (!all && !problem.fabric().has_limits() && has >= wanted) break;
+        if (hosts.size() == most) break;
     }
-    if (has < wanted || !problem.fabric().has_room(hosts, uneven ? 1 : grid.nodes)) hosts.clear();
+    return hosts;
+}
+
+/// Whether the place allows the job so many GPUs in pieces of these nodes, as packing takes them:
+/// the largest first, and below one leaf where not every set of nodes is a job's.
+bool are_pieces(const Problem& problem, const Task& task, std::int64_t gpus, const Place& place,
+                const std::vector<NodeIndex>& hosts) {
+    const Fabric& fabric = problem.fabric();
+    std::map<std::uint32_t, std::vector<std::int64_t>> of_leaf;
+    for (const NodeIndex n : hosts) {
+        std::int64_t piece = std::min(problem.snapshot().nodes[n].total_gpus, gpus);
+        while (piece > 0 && !allows_on_node(place, *task.job, piece)) --piece;
+        of_leaf[fabric.has_limits() ? fabric.leaf_of(n) : 0].push_back(piece);
+    }
+    return std::any_of(of_leaf.begin(), of_leaf.end(), [&](auto& leaf) {
+        std::vector<std::int64_t>& pieces = leaf.second;
+        std::sort(pieces.begin(), pieces.end(), std::greater<>());
+        std::int64_t left = gpus, nodes = 0;
+        for (; nodes < std::ssize(pieces) && left > 0; ++nodes)
+            left -= pieces[static_cast<std::size_t>(nodes)];
+        return left <= 0 && nodes >= place.min_nodes && nodes <= place.max_nodes;
+    });
+}
+
+/// Lent ones aside.
+std::vector<NodeIndex> hosts_of_pieces(const Problem& problem, const Task& task, const Grid& grid,
+                                       const Place& place) {
+    std::vector<NodeIndex> hosts = empty_hosts(problem, grid, place, 1, SIZE_MAX);
+    std::erase_if(hosts, [&](NodeIndex n) { return !problem.snapshot().nodes[n].lent.empty(); });
+    if (!are_pieces(problem, task, grid.gpus(), place, hosts)) hosts.clear();
+    return hosts;
+}
+
+/// The first nodes of the place that could hold the offer were they empty, as many as it takes or,
+/// with `all`, all of them; none where there are fewer.
+std::vector<NodeIndex> hosts_in(const Problem& problem, const Task& task, const Grid& grid,
+                                const Place& place, bool all) {
+    if (grid.is_uneven()) return hosts_of_pieces(problem, task, grid, place);
+    if (!allows(place, *task.job, grid.nodes, grid.gpus_per_node)) return {};
+    const auto wanted = static_cast<std::size_t>(grid.nodes);
+    const bool any_will_do = !all && !problem.fabric().has_limits();
+    std::vector<NodeIndex> hosts =
+        empty_hosts(problem, grid, place, grid.gpus_per_node, any_will_do ? wanted : SIZE_MAX);
+    if (hosts.size() < wanted || !problem.fabric().has_room(hosts, grid.nodes)) hosts.clear();
     return hosts;
 }
 

@@ -109,7 +109,7 @@ TEST(metrics_say_what_the_plugin_says) {
           "slurm_arena_jobs_pending{grid_known=\"true\"} 1",
           "slurm_arena_jobs_pending{grid_known=\"false\"} 1",
           "slurm_arena_decisions_total{kind=\"start\"} 4", "slurm_arena_promises_total 5",
-          "slurm_arena_promises_kept_total 3", "slurm_arena_promises_broken_total 1",
+          "slurm_arena_promises_kept 3", "slurm_arena_promises_broken_total 1",
           "slurm_arena_slowdowns_total{kind=\"compute\"} 2",
           "slurm_arena_round_seconds_bucket{phase=\"plan\",le=\"0.1\"} 2",
           "slurm_arena_round_seconds_bucket{phase=\"plan\",le=\"1\"} 3",

@@ -399,6 +399,40 @@ TEST(a_count_that_no_nodes_give_equally_is_promised_when_as_many_are_free) {
                   passed);
 }
 
+/// 5 GPUs of nodes with 4; and a job of one GPU that stands behind.
+Snapshot five_of_two_nodes() {
+    Snapshot s = two_of_four_free(3600);
+    for (NodeState& node : s.nodes) node.free_gpus = 4;
+    s.jobs = {waiting(3, 5), waiting(4, 1)};
+    return s;
+}
+
+/// Where no pieces can ever be had: below two blocks that no job may have together; of more nodes
+/// than the job may have; of nodes that are lent to others.
+TEST(a_count_that_no_pieces_give_stands_in_nobodys_way) {
+    Snapshot apart = five_of_two_nodes();
+    apart.topology = NetworkKind::tree;
+    apart.switches = {{"b1"}, {"b2"}};
+    for (int n : {0, 1}) apart.nodes[static_cast<std::size_t>(n)].leaf = n;
+    Snapshot few = five_of_two_nodes();
+    few.jobs[0].places = {{.node_set = 0, .max_nodes = 1}};
+    Snapshot narrow = five_of_two_nodes();
+    narrow.jobs[0].places = {{.node_set = 0, .max_cpus_per_node = 2}};
+    narrow.jobs[0].cpus_per_gpu = 1;
+    Snapshot lent = five_of_two_nodes();
+    lent.nodes[0].lent = "lender";
+    for (const Snapshot& s : {apart, few, narrow, lent})
+        for (const PolicyFunction decide : policies) {
+            Offers offers = on_one_or_in_pieces(1.5, 5);
+            offers[4] = {offer_of("a40", 1, 1, 1)};
+            const Decision d = decide(s, offers, explaining());
+            ck_assert_ptr_null(start_of(d, 3));
+            ck_assert_ptr_nonnull(start_of(d, 4));
+        }
+    const Decision d = decide_arena(five_of_two_nodes(), on_one_or_in_pieces(1.5, 5), explaining());
+    is_split(start_of(d, 3), {0, 1}, {4, 1});
+}
+
 /// Whatever is free in whatever pieces of two types, of nodes of which the job may have some, and
 /// nobody knows when more will be: what stock's --gpus=N starts with starts.
 TEST(a_job_starts_where_as_many_are_free_as_it_asks_for) {

@@ -722,9 +722,13 @@ void Intake::add_waiting(const JobView& job, const SharedRequest& wanted, OfferL
     if (const auto told = books_.patience.find(job.id); told != books_.patience.end())
         state.patient_until_s = told->second;
     const SharedOffers equal = is_left_to_slurm(job) ? equal_ones(open) : open;
-    // What can be had in pieces only waits until it is Arena that may start it.
-    const bool waits_for_pieces = !can_hold(state, job.node_set, *wanted, equal.get());
-    round_.offers.emplace(job.id, waits_for_pieces ? open : equal);
+    const bool in_pieces = !can_hold(state, job.node_set, *wanted, equal.get());
+    // Where Slurm is to start it, it takes no part: what it were given would stay idle.
+    if (in_pieces && job.ordinary_ahead())
+        return note(waits_for(job, "waits behind an ordinary job"));
+    for (std::size_t i = 0; in_pieces && i < job.slots.size(); ++i)
+        if (job.slots[i].by_slurm) state.places[i].max_nodes = 0;
+    round_.offers.emplace(job.id, in_pieces ? open : equal);
     if (role == Role::waits && !job.ordinary_ahead()) ++round_.ahead.ready;
     take_part(job, wanted, std::move(state), std::move(offers), role);
 }

@@ -262,11 +262,12 @@ void Scheduler::observe(const LeftReport& left, double now_s) {
     const auto estimate = books_.offers.price(*request, *offer);
     // What is learnt is of nodes as near as can be: other spans follow from that.
     const double slower = slower_there(left.job, *offer);
-    const Observation observation{.grid = offer->grid,
-                                  .plan = offer->plan,
-                                  .iteration_s = left.report.iteration_s / slower,
-                                  .estimated_s = estimate.value_or(offer->estimate).iteration_s,
-                                  .spread = left.report.spread};
+    const Observation observation{
+        .grid = offer->grid,
+        .plan = offer->plan,
+        .iteration_s = left.report.iteration_s / slower,
+        .estimated_s = estimate ? estimate->iteration_s : offer->estimate.iteration_s / slower,
+        .spread = left.report.spread};
     const ObservedRun run{.model_fingerprint = fingerprint(request->model),
                           .model_name = request->model.name,
                           .global_batch = request->global_batch,

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <tuple>
 
@@ -265,15 +266,20 @@ void Availability::try_pieces(const Task& task, const Choice& choice, const Plac
     for (std::int64_t g = 1; g < choice.gpus && allows_on_node(place, *task.job, g); ++g) {
         const Windows& windows = windows_for(*task.job, choice.type, place.node_set, g, stays_s);
         if (windows.list.empty()) break;
-        list.insert(list.end(), windows.list.begin(), windows.list.end());
+        std::copy_if(
+            windows.list.begin(), windows.list.end(), std::back_inserter(list),
+            [&](const Window& w) { return problem_->snapshot().nodes[w.node].lent.empty(); });
     }
     std::stable_sort(list.begin(), list.end(), [](const Window& a, const Window& b) {
         return std::tie(a.from_s, a.node) < std::tie(b.from_s, b.node);
     });
     sweep(
         list, static_cast<std::size_t>(choice.gpus),
-        [&](double at_s) { return ends_before(at_s + run_s, best); },
+        [&](double at_s) {
+            return steps_ <= problem_->options().search_steps && ends_before(at_s + run_s, best);
+        },
         [&](double at_s, std::span<const Window> open) {
+            steps_ += std::ssize(open);
             Start start{.choice = &choice,
                         .offer = &offer,
                         .in_s = at_s,

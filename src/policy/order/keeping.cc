@@ -3,6 +3,8 @@
 #include "policy/order/keeping.h"
 
 #include <algorithm>
+#include <map>
+#include <optional>
 
 #include "policy/order/availability.h"
 #include "policy/reservation.h"
@@ -44,7 +46,11 @@ class Keeper {
                     : problem_.run_s(task, choice);
     }
     /// Nobody gives way for pieces that differ.
-    [[nodiscard]] bool has_way(std::size_t i) const { return !only_in_pieces(problem_, task(i)); }
+    [[nodiscard]] bool has_way(std::size_t i) {
+        std::optional<bool>& known = has_way_[i];
+        if (!known) known = !only_in_pieces(problem_, task(i));
+        return *known;
+    }
     /// With no other job in the cluster.
     [[nodiscard]] double least_s(const Task& task) const {
         double least_s = Availability::at_its_end;
@@ -56,7 +62,7 @@ class Keeper {
     void let_go_of_the_lost();
     void find_yielding();
     void look_as(std::size_t i);
-    [[nodiscard]] std::vector<bool> who_gives_way(std::size_t i) const;
+    [[nodiscard]] std::vector<bool> who_gives_way(std::size_t i);
     [[nodiscard]] std::pair<Start, bool> start_of(std::size_t i);
     bool find_start(std::size_t i);
     [[nodiscard]] std::vector<std::size_t> find_all(const std::vector<std::size_t>& waiting);
@@ -83,6 +89,7 @@ class Keeper {
     };
     std::vector<Yielding> yielding_;
     std::vector<Held> held_;
+    std::map<std::size_t, std::optional<bool>> has_way_;  ///< by task
     /// How starts are reckoned. Of what ends in time: what may start last, or takes the fewest
     /// GPU-seconds; or what ends first; or as in Slurm, with all that stand before. And whether
     /// elastic jobs that stand behind give way for it, and whether it takes the nodes that are
@@ -115,7 +122,7 @@ void Keeper::look_as(std::size_t i) {
                        gives_way && order_.place[j] > place(i) ? in_s : Availability::at_its_end);
 }
 
-std::vector<bool> Keeper::who_gives_way(std::size_t i) const {
+std::vector<bool> Keeper::who_gives_way(std::size_t i) {
     const auto& jobs = problem_.snapshot().jobs;
     std::vector<bool> gives_way(jobs.size(), false);
     if (!has_way(i)) return gives_way;

@@ -71,6 +71,13 @@ double start_ends_s(const JobState& job, const Promise& promise, const PolicyOpt
     return grows ? std::min(planned_s, job.start_s + promise.end_s - promise.start_s) : planned_s;
 }
 
+/// It was told to leave, and Slurm refused that: one that leaves does not run a moment later.
+bool stays(const JobState& job, const Promise& promise, double now_s) {
+    constexpr double moment_s = 30;
+    return job.phase == JobPhase::running && job.start_s < promise.left_s &&
+           now_s > promise.left_s + moment_s;
+}
+
 /// It runs, and nobody has said yet whether this start was in time.
 bool is_new_start(const JobState& job, const Promise& promise) {
     if (job.phase != JobPhase::running || !job.current || promise.broken) return false;
@@ -146,6 +153,7 @@ void PromiseBook::settle(const Snapshot& snapshot, const PolicyOptions& options)
         Promise& known = at->second;
         changed_ = changed_ || known.submit_s != job.submit_s;  // a requeue is a submission
         known.submit_s = job.submit_s;
+        if (stays(job, known, snapshot.time_s)) known.left_by = Departure::none;
         if (!is_new_start(job, known)) continue;
         const double late_s = std::max(options.window_s, snapshot.time_s - looked_s_) + 1;
         known.broken = start_ends_s(job, known, options) > known.due_s + late_s;
