@@ -130,12 +130,12 @@ is "$(called accelerate.sh train.py)" '' "and nothing under a plan that cannot b
 plan_of+=(ARENA_ZERO_STAGE=2 PATH="$work/bin:$PATH")
 
 # ---- SIGUSR1 to all processes of a step, as slurmctld sends it -----------------------------------------
-# catches PID: whether it catches SIGUSR1 (bit 9 of the caught signals); waits until it does, or has
-# ended, or 2 minutes
+# catches PID [NAME]: whether it catches SIGUSR1 (bit 9 of the caught signals); waits until it does, or has ended, or 2
+# minutes. NAME: once it is that program; before, it is a shell that catches what this test does, and ends as it does.
 catches() {
     local caught end=$((SECONDS + 120))
     while caught=$(sed -n 's/^SigCgt:\t*//p' "/proc/$1/status" 2>/dev/null) && [[ $caught ]]; do
-        if ((16#$caught >> 9 & 1)); then return 0; fi
+        if ((16#$caught >> 9 & 1)) && [[ $(cat "/proc/$1/comm" 2>/dev/null) == "${2:-}"* ]]; then return 0; fi
         ((SECONDS < end)) || return 1
         sleep 0.05
     done
@@ -225,7 +225,7 @@ if ! /usr/bin/python3 -c 'import torch' 2>/dev/null; then skip 6 "python3-torch 
     export CHECKPOINT=$work/c.pt ARENA_GLOBAL_BATCH=8 OMP_NUM_THREADS=1
     STEPS=1000000000 ARENA_LEFT_FILE=$work/left /usr/bin/python3 "$example" >"$work/first" 2>&1 &
     running=$!
-    ok "the example starts" catches "$running"
+    ok "the example starts" catches "$running" python3
     kill -USR1 "$running"
     rc=0
     wait "$running" || rc=$?

@@ -80,6 +80,11 @@ static double shortest_ms(const double* of) {
     return 1e3 * least;
 }
 
+// On rank 0 the longest of all ranks: who enters last waits least. Past the recorder.
+static void take_longest(double* of) {
+    PMPI_Reduce(rank == 0 ? MPI_IN_PLACE : of, of, samples, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
+}
+
 int main(int count, char** values) {
     if (count != 3) return 2;
     MPI_Init(NULL, NULL);
@@ -91,6 +96,7 @@ int main(int count, char** values) {
         meet();
         wrong += turn(i);
     }
+    for (int on = 0; on < 2; on++) take_longest(times[3][on]);
     const char* names[] = {"01", "02", "12", "reduce"};
     for (int i = 0; i < 4; i++)
         if ((i < 2 && rank == 0) || (i == 2 && rank == 1) || (i == 3 && rank == 0))
