@@ -681,6 +681,11 @@ TEST(an_administrator_who_edits_the_partition_wins) {
     scene.ends(9);
     scene.round();
     ck_assert(!scene.host.loans.guards.contains("i3"));
+    scene.extra("i3").clear();
+    scene.round();
+    scene.lend("i3");  // offered by name: the later word
+    const auto& listed = scene.host.loans.listed;
+    ck_assert(std::find(listed.begin(), listed.end(), "i3") != listed.end());
 }
 
 TEST(an_administrator_who_edits_extra_wins) {

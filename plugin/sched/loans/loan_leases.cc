@@ -232,6 +232,8 @@ Result<LoanBook::Offered> LoanBook::offer(const OfferWords& words) {
     if (const Status status = check_offer(words.nodes); !status) return status.error();
     if (words.until != 0 && words.until <= static_cast<std::int64_t>(time_s_))
         return usage_error(fmt::format("until={} is over already", words.until));
+    // It was taken out of the partition by hand before: an offer by name is the later word.
+    for (const std::string& node : words.nodes) taken_out_.erase(node);
     lend(words.nodes, words.until);
     Offered offered;
     for (const std::string& node : words.nodes)

@@ -73,9 +73,10 @@ void read_promise(const Json& value, const std::string& where, std::optional<Err
     }
     promise.grid = *std::move(parsed);
     promise.ahead.assign(ahead.begin(), ahead.end());
-    // One that started in time may be broken yet.
-    out.counts.given += promise.broken ? 0 : 1;
-    out.counts.kept += promise.started && !promise.broken ? 1 : 0;
+    // One that may be broken yet counts as kept meanwhile.
+    const bool is_away = promise.left_by != Departure::none && !promise.broken;
+    out.counts.given += promise.started && !is_away ? 0 : 1;
+    out.counts.kept += is_away ? 1 : 0;
     out.promises[static_cast<JobId>(job)] = std::move(promise);
 }
 

@@ -157,7 +157,8 @@ void PromiseBook::settle(const Snapshot& snapshot, const PolicyOptions& options)
         if (!is_new_start(job, known)) continue;
         const double late_s = std::max(options.window_s, snapshot.time_s - looked_s_) + 1;
         known.broken = start_ends_s(job, known, options) > known.due_s + late_s;
-        if (known.started) --counts_.kept;
+        // One that started before slurmctld did was not counted.
+        if (known.started && counts_.kept > 0) --counts_.kept;
         ++(known.broken ? counts_.broken : counts_.kept);
         known.started = changed_ = true;
         if (!known.broken) known.left_by = Departure::none;
