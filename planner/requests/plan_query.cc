@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "planner/requests/cluster_rules.h"
+
 namespace arena {
 
 PlanQuery plan_query(const Request& request, std::vector<GpuPool> pools) {
@@ -13,8 +15,7 @@ PlanQuery plan_query(const Request& request, std::vector<GpuPool> pools) {
     query.min_gpus = request.min_gpus;
     query.pin = request.pin;
     query.can = capabilities_of(launcher_of(request));
-    const auto launcher = parse_launcher(launcher_of(request));
-    query.uneven = launcher && launcher->launcher->uneven;
+    query.uneven = takes_pieces(request);
     std::erase_if(pools, [&](const GpuPool& p) { return !allows_type(request, p.gpu_type); });
     for (GpuPool& pool : pools) {
         if (request.max_gpus > 0) pool.max_gpus = std::min(pool.max_gpus, request.max_gpus);

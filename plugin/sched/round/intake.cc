@@ -721,8 +721,9 @@ void Intake::add_waiting(const JobView& job, const SharedRequest& wanted, OfferL
     if (!job.facts.held) state.current = books_.requests.plan(job.id, job.offer_json);
     if (const auto told = books_.patience.find(job.id); told != books_.patience.end())
         state.patient_until_s = told->second;
-    const SharedOffers equal = is_left_to_slurm(job) ? equal_ones(open) : open;
-    const bool in_pieces = !can_hold(state, job.node_set, *wanted, equal.get());
+    const bool is_left = is_left_to_slurm(job);
+    const SharedOffers equal = is_left ? equal_ones(open) : open;
+    const bool in_pieces = is_left && !can_hold(state, job.node_set, *wanted, equal.get());
     // Where Slurm is to start it, it takes no part: what it were given would stay idle.
     if (in_pieces && job.ordinary_ahead())
         return note(waits_for(job, "waits behind an ordinary job"));

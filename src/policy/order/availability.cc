@@ -332,14 +332,15 @@ bool Availability::take_pieces(std::span<const Window> open, const Place& place,
 
 Availability::Start Availability::first_end(const Task& task, const Choice& choice) const {
     Start best;
-    const auto layout = [&](const Offer& offer, std::int64_t per_node) {
+    const auto in_each_place = [&](auto attempt) {
         (void)any_place(*task.job, [&](const Place& place, std::uint32_t) {
-            if (offer.grid.is_uneven())
-                try_pieces(task, choice, place, offer, best);
-            else
-                try_layout(task, choice, place, offer, per_node, best);
+            attempt(place);
             return false;
         });
+    };
+    const auto layout = [&](const Offer& offer, std::int64_t per_node) {
+        in_each_place(
+            [&](const Place& place) { try_layout(task, choice, place, offer, per_node, best); });
     };
     const auto offers = problem_->offers(choice);
     for (const Offer* offer : offers)
@@ -350,7 +351,9 @@ Availability::Start Availability::first_end(const Task& task, const Choice& choi
     }
     if (best.choice != nullptr || !only_in_pieces(*problem_, task)) return best;
     for (const Offer* offer : offers)
-        if (offer->grid.is_uneven()) layout(*offer, 0);
+        if (offer->grid.is_uneven())
+            in_each_place(
+                [&](const Place& place) { try_pieces(task, choice, place, *offer, best); });
     return best;
 }
 
