@@ -295,7 +295,7 @@ dist_check_SCRIPTS += tests/layering.t tests/said-once.t
 EXTRA_DIST += tests/rooms
 
 # ---- scheduler plug-in, without Slurm ---------------------------------------------------------
-sched_tests = tests/unit/test_slow_reports tests/unit/test_sched_rules tests/unit/test_scheduler tests/unit/test_scheduler_moves \
+sched_tests = tests/unit/test_slow_reports tests/unit/test_ordinary tests/unit/test_sched_rules tests/unit/test_scheduler tests/unit/test_scheduler_moves \
 	tests/unit/test_carriers tests/unit/test_profile_run tests/unit/test_profile_turns tests/unit/test_full_store tests/unit/test_spool_reader \
 	tests/unit/test_offer_book tests/unit/test_plan_desk tests/unit/test_request_cache \
 	tests/unit/test_scheduler_queue tests/unit/test_promise_watch tests/unit/test_history tests/unit/test_forecast \

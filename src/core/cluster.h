@@ -161,7 +161,12 @@ struct JobState {
     double attained_gpu_s = 0;   ///< GPU-seconds held so far
     std::string requested_type;  ///< what the user would ask of Slurm without Arena; "" = nothing
     std::int64_t requested_gpus = 0;
-    std::string account;  ///< whose share it counts against
+    std::string account;    ///< whose share it counts against
+    bool ordinary = false;  ///< waiting: Slurm starts it, as its user asked; no decision does
+    /// An ordinary job stands before it, and waits for nodes that it may have. Waiting, it gets
+    /// only what is idle: nobody makes room. Running, it keeps what it has: while it moved, the
+    /// other one would get its nodes.
+    bool behind_ordinary = false;
     bool operator==(const JobState&) const = default;
 };
 

@@ -170,6 +170,8 @@ void put_history(const JobState& job, Json& json) {
     if (!job.requested_type.empty()) json["requested_type"] = job.requested_type;
     if (job.requested_gpus != 0) json["requested_gpus"] = job.requested_gpus;
     if (!job.account.empty()) json["account"] = job.account;
+    if (job.ordinary) json["ordinary"] = true;
+    if (job.behind_ordinary) json["behind_ordinary"] = true;
 }
 
 constexpr std::pair<const char*, std::int64_t Place::*> place_limits[] = {
@@ -269,6 +271,8 @@ void read_history(const JsonFields& fields, JobState& out) {
         fields.integer("requested_gpus", out.requested_gpus, 0, limits::gpus);
     }
     if (fields.has("account")) fields.text("account", out.account, limits::name_bytes);
+    if (fields.has("ordinary")) fields.boolean("ordinary", out.ordinary);
+    if (fields.has("behind_ordinary")) fields.boolean("behind_ordinary", out.behind_ordinary);
 }
 
 void read(const Json& json, const std::string& where, std::optional<Error>& error, JobState& out) {

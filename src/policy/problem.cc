@@ -204,6 +204,7 @@ double Problem::add_choices(const JobState& job, const std::vector<Offer>& offer
         const std::int32_t type = type_of(offer.grid.gpu_type);
         const bool keeps =
             own != nullptr && own->gpus() == gpus && own->gpu_type == offer.grid.gpu_type;
+        if (own != nullptr && job.behind_ordinary && offer.grid != *own) continue;
         const bool may_wait = scope_ == Scope::starts;
         if (type < 0 || !(keeps || may_wait || has_place_for(job, type, gpus))) continue;
         add_spans(offer, type);
@@ -226,7 +227,8 @@ void Problem::find_choices(const std::vector<Offer>& offers, Task& task) {
     const JobState& job = *task.job;
     const Grid* own = job.phase == JobPhase::running && job.current ? &job.current->grid : nullptr;
     const std::int32_t own_type = own == nullptr ? -1 : type_of(own->gpu_type);
-    const bool alone = own_type >= 0 && !has_place_for(job, own_type, own->gpus());
+    const bool alone =
+        own_type >= 0 && (job.behind_ordinary || !has_place_for(job, own_type, own->gpus()));
     std::vector<Task>& known = known_[&offers];
     task.first_choice = static_cast<std::uint32_t>(choices_.size());
     for (const Task& other : known) {
@@ -254,6 +256,7 @@ void Problem::forget(const std::vector<Offer>& offers, const Task& task) {
 
 void Problem::add_task(const JobState& job, const std::vector<Offer>& offers) {
     const bool runs = job.phase == JobPhase::running;
+    if (job.ordinary && scope_ != Scope::layouts) return;
     if (runs && (!job.elastic || job.nodes.empty() || !job.current || is_leaving(snapshot_, job)))
         return;
     Task task;
@@ -331,7 +334,8 @@ std::vector<std::size_t> waiting_in_order(const Problem& problem) {
     const auto& tasks = problem.tasks();
     for (std::size_t i = 0; i < tasks.size(); ++i) {
         const JobState& job = *tasks[i].job;
-        if (!tasks[i].runs()) keys.emplace_back(-job.priority, job.submit_s, job.id, i);
+        if (!tasks[i].runs() && !job.ordinary)
+            keys.emplace_back(-job.priority, job.submit_s, job.id, i);
     }
     if (!std::is_sorted(keys.begin(), keys.end()))
         std::sort(keys.begin(), keys.end());  // it is, of one priority

@@ -52,7 +52,8 @@ bool are_of_a_kind(const JobState&, const JobState&);
 /// What of a snapshot becomes tasks: all there is; or the same, with slow layouts of a type and
 /// count as choices of their own; or, for policies that only start jobs as they were requested,
 /// waiting jobs with their one choice (or none); or, for those that know no values, waiting jobs
-/// with every layout, however slow, and whether nodes could hold it or not.
+/// with every layout, however slow, and whether nodes could hold it or not. Ordinary jobs are tasks
+/// with `layouts` alone.
 enum class Scope { all, layouts, requests, starts };
 
 /// Jobs that a policy may start or change, and the GPUs it may give out. Running jobs that are not
@@ -166,7 +167,8 @@ class Problem {
         known_;  ///< by list of offers: the first ones of their kinds
 };
 
-/// Indices of the waiting tasks in Slurm's order: priority (larger first), submission, id.
+/// Indices of the waiting tasks in Slurm's order: priority (larger first), submission, id; without
+/// ordinary jobs.
 std::vector<std::size_t> waiting_in_order(const Problem&);
 
 }  // namespace arena

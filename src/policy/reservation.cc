@@ -290,7 +290,7 @@ void say_what_is_impossible(const Problem& problem, Decision& decision) {
     std::set<JobId> known;
     for (const Task& task : problem.tasks()) known.insert(task.job->id);
     for (const JobState& job : problem.snapshot().jobs) {
-        if (job.phase == JobPhase::pending && !known.contains(job.id))
+        if (job.phase == JobPhase::pending && !job.ordinary && !known.contains(job.id))
             decision.waiting.emplace(job.id, nowhere_words);
     }
 }

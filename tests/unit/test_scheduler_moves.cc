@@ -14,14 +14,14 @@ constexpr double now_s = 100000;
 struct MovesScene : Scene {
     std::unique_ptr<Scheduler> plan;
 
-    MovesScene() {
+    explicit MovesScene(std::int64_t max_gpus = 4) {
         config.policy = "arena";
         host.view.snapshot.time_s = now_s;
         node("n1", "a40", 4, 4);
         Request request = Scene::request();
         request.elastic = true;
         request.min_gpus = 1;
-        request.max_gpus = 4;
+        request.max_gpus = max_gpus;
         request.steps = 1000000;
         job(1, request).time_limit_s = 365 * 86400.0;
         plan = scheduler();
@@ -71,6 +71,30 @@ TEST(a_long_job_gives_way_to_a_short_one) {
     ck_assert_int_eq(scene.host.last_done,
                      70 + static_cast<std::int64_t>((5000 - cost.seconds(4)) / iteration_s));
     ck_assert(scene.plan->explain(1).find("checkpointing") != std::string::npos);
+}
+
+// What it left would be the ordinary job's, which Slurm starts first.
+TEST(nobody_makes_room_for_who_stands_behind_an_ordinary_job) {
+    MovesScene scene;
+    scene.short_job();
+    scene.view(2).ordinary_start_s = now_s + 9000;
+    scene.plan->round();
+    ck_assert(!called(scene.host, "move 1"));
+    scene.view(2).ordinary_start_s = INFINITY;
+    scene.plan->round();
+    ck_assert(called(scene.host, "move 1"));
+}
+
+// While it moved, its own nodes would be free for the other one.
+TEST(who_runs_behind_an_ordinary_job_stays_where_it_is) {
+    MovesScene scene(8);
+    scene.node("n2", "a40", 4, 4);
+    scene.view(1).ordinary_start_s = now_s + 9000;
+    scene.plan->round();
+    ck_assert(!called(scene.host, "move 1"));
+    scene.view(1).ordinary_start_s = INFINITY;
+    scene.plan->round();
+    ck_assert(called(scene.host, "move 1"));
 }
 
 TEST(a_clock_that_is_set_back_moves_nobody) {

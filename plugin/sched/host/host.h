@@ -20,6 +20,7 @@
 #include "plugin/common/job_mark.h"
 #include "plugin/sched/host/arrays.h"
 #include "plugin/sched/host/loans.h"
+#include "plugin/sched/host/ordinary.h"
 #include "policy/forecast.h"
 
 namespace arena {
@@ -105,7 +106,7 @@ struct JobView {
     /// The same as order priority has it: with priority/basic, which only counts jobs, by_nice().
     double rank = 0;
     /// When Slurm expects the first startable ordinary job before it that shares its nodes to
-    /// start; 0: it has not said; infinite: there is none.
+    /// start; 0: it has not said; infinite: there is none. Of one that runs the same.
     double ordinary_start_s = INFINITY;
     [[nodiscard]] bool ordinary_ahead() const { return ordinary_start_s < INFINITY; }
     bool eligible = true;        ///< no unmet dependency, begin time reached
@@ -189,7 +190,8 @@ struct ClusterView {
     std::vector<EndedJob> ended;  ///< since the last reading
     std::vector<CarrierView> carriers;
     std::vector<ArrayCarrierView> arrays;
-    std::vector<Occupied> running;  ///< everybody's, ours too
+    std::vector<Occupied> running;      ///< everybody's, ours too
+    std::vector<OrdinaryJob> ordinary;  ///< that wait for resources: the first of each partition
     double preemption_wait_s =
         40;  ///< KillWait + MessageTimeout: how long Slurm's preemption may take
     bool memory_tracked = false;  ///< memory is a consumable resource here

@@ -138,7 +138,8 @@ void PromiseWatch::note_passings(const Look& look, News& news) {
         const bool is_new = waiting_.contains(job.id) || job.start_s >= now.time_s;
         if (!is_waiting(job) && job.current && is_new && !ends_.contains(job.id))
             started.push_back(j);
-        if (is_waiting(job) && look.book.find(job.id) != nullptr) promised.push_back(j);
+        if (is_waiting(job) && !job.ordinary && look.book.find(job.id) != nullptr)
+            promised.push_back(j);
     }
     if (started.empty() || promised.empty()) return;
     const SlurmOrder order = order_of(now, look.priority_step);
@@ -219,6 +220,7 @@ PromiseWatch::News PromiseWatch::look(const Snapshot& now, const PromiseBook& bo
     std::map<JobId, Seen> before = std::exchange(seen_, {});
     waiting_.clear();
     for (const JobState& job : now.jobs) {
+        if (job.ordinary) continue;
         if (is_waiting(job)) waiting_.insert(job.id);
         const Promise* promise = book.find(job.id);
         const auto known = before.find(job.id);

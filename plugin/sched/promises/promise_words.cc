@@ -70,7 +70,8 @@ BehindPromise behind_promise(const Snapshot& snapshot, const PromiseBook& book,
     if (own == snapshot.jobs.size() || snapshot.jobs[own].phase != JobPhase::pending) return {};
     for (std::size_t j = 0; j < snapshot.jobs.size(); ++j) {
         const JobState& job = snapshot.jobs[j];
-        if (job.phase != JobPhase::pending || order.place[j] >= order.place[own]) continue;
+        if (job.phase != JobPhase::pending || job.ordinary) continue;
+        if (order.place[j] >= order.place[own]) continue;
         if (book.find(job.id) == nullptr) continue;
         if (last == snapshot.jobs.size() || order.place[j] > order.place[last]) last = j;
     }

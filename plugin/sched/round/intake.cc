@@ -143,6 +143,7 @@ class Intake {
     void take_part(const JobView& job, const SharedRequest& wanted, JobState state,
                    OfferList offers, Role role);
     void sort_jobs();
+    void add_ordinary();
     void note(Note note) { round_.notes.push_back(std::move(note)); }
     void order(Order::Kind kind, const JobView& job) {
         round_.orders.push_back({.kind = kind, .job = &job});
@@ -194,7 +195,19 @@ Round Intake::run(const Stopping& stopping) {
     for (const Occupied& held : view_.running)
         if (!round_.planned.contains(held.job)) round_.snapshot.others.push_back(held);
     sort_jobs();
+    add_ordinary();
     return std::move(round_);
+}
+
+/// Behind all others in the snapshot: Slurm's order is theirs by priority.
+void Intake::add_ordinary() {
+    if (round_.options.order != QueueOrder::priority) return;
+    for (const OrdinaryJob& job : view_.ordinary) {
+        auto seen = arena::state_of(job, view_.snapshot);
+        if (!seen) continue;
+        round_.offers.emplace(job.id, std::move(seen->second));
+        round_.snapshot.jobs.push_back(std::move(seen->first));
+    }
 }
 
 /// As they were submitted, whether they run or wait: of two of the same second the first in the
@@ -786,6 +799,7 @@ JobState Intake::state_of(const JobView& job, const EffectiveRequest& wanted) {
     state.done_iterations = done(job);
     state.time_limit_s = job.time_limit_s;
     state.elastic = wanted.request.elastic;
+    state.behind_ordinary = job.ordinary_ahead();
     const auto& mark = job.facts.mark;
     if (state.elastic && books_.options.order == QueueOrder::priority)
         state.settles_s = mark ? settles_s(mark->moves, mark->unsaved, now_s, config_)

@@ -3,6 +3,9 @@
 // gives the reason.
 #include "plugin/sched/slurm/host_slurm_partitions.h"
 
+#include <map>
+#include <string_view>
+
 #include "plugin/sched/slurm/slurm_util.h"
 
 namespace arena {
@@ -157,6 +160,50 @@ std::uint32_t tier_of(const std::vector<PartitionTry>& tries) {
         },
         &lowest);
     return tries.front().partition->priority_tier - lowest;
+}
+
+bitstr_t* partition_nodes(const job_record_t* job) {
+    bitstr_t* nodes = bit_alloc(node_record_count);
+    for (const part_record_t* part : partitions_of(job))
+        if (part->node_bitmap && (part->state_up & PARTITION_SCHED))
+            bit_or(nodes, part->node_bitmap);
+    return nodes;
+}
+
+std::vector<job_record_t*> first_of_each_partition(const std::vector<job_record_t*>& jobs) {
+    std::map<std::pair<const part_record_t*, std::string_view>, job_record_t*> first;
+    for (job_record_t* job : jobs) {
+        const std::string_view partitions = job->partition ? job->partition : "";
+        job_record_t*& known = first.try_emplace({job->part_ptr, partitions}, job).first->second;
+        if (std::pair(known->priority, job->job_id) < std::pair(job->priority, known->job_id))
+            known = job;
+    }
+    std::vector<job_record_t*> list;
+    for (const auto& [partition, job] : first) list.push_back(job);
+    return list;
+}
+
+OrdinaryJob ordinary_job(const job_record_t* waiting, double now_s) {
+    const JobDetails* details = waiting->details;
+    const std::uint32_t limit = started_limit(waiting->part_ptr, waiting->time_limit);
+    const auto start_s = static_cast<double>(waiting->start_time);
+    OrdinaryJob job;
+    job.id = waiting->job_id;
+    job.submit_s = static_cast<double>(details->submit_time);
+    job.eligible_s = static_cast<double>(std::max(details->begin_time, details->submit_time));
+    job.time_limit_s = limit != INFINITE && limit != NO_VAL ? 60.0 * limit : 0;
+    // What it expected before, and is over, says nothing.
+    job.start_s = start_s > now_s ? start_s : 0;
+    job.nodes = std::max(details->min_nodes, 1u);
+    job.tasks = std::max(details->num_tasks, 1u);
+    job.cpus = std::max(details->min_cpus, 1u);
+    job.memory_is_per_cpu = (details->pn_min_memory & MEM_PER_CPU) != 0;
+    job.memory_mb = static_cast<std::int64_t>(details->pn_min_memory & ~MEM_PER_CPU);
+    job.whole_nodes = details->whole_node == WHOLE_NODE_REQUIRED;
+    job.per_node = text_of(waiting->tres_per_node);
+    job.per_job = text_of(waiting->tres_per_job);
+    job.per_task = text_of(waiting->tres_per_task);
+    return job;
 }
 
 }  // namespace arena

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "plugin/common/slurm_compat.h"
+#include "plugin/sched/host/ordinary.h"
 
 namespace arena {
 
@@ -46,6 +47,14 @@ std::uint32_t started_limit(const part_record_t* partition, std::uint32_t minute
 /// How far the job's best partition stands before the others of the cluster: tiers above the
 /// lowest.
 std::uint32_t tier_of(const std::vector<PartitionTry>& tries);
+
+/// Nodes of its partitions that schedule.
+bitstr_t* partition_nodes(const job_record_t* job);
+/// Of the jobs of each partition (or list of partitions) the one that stands first: if it does not
+/// stand before an Arena job, none of them does. Keeps the look at a long queue short.
+std::vector<job_record_t*> first_of_each_partition(const std::vector<job_record_t*>& jobs);
+/// An ordinary job that waits, but for its nodes and place.
+OrdinaryJob ordinary_job(const job_record_t* waiting, double now_s);
 
 /// The job's record as Slurm's loops would have it while they try it there; set back when left.
 class TryingIn {

@@ -23,12 +23,10 @@ void subtract(const Occupied& held, Snapshot& snapshot) {
         give_to_node(snapshot.nodes, part.node, 0, -part.cpus, -part.memory_mb);
 }
 
-bitstr_t* partition_nodes(const job_record_t* job) {
-    bitstr_t* nodes = bit_alloc(node_record_count);
-    for (const part_record_t* part : partitions_of(job))
-        if (part->node_bitmap && (part->state_up & PARTITION_SCHED))
-            bit_or(nodes, part->node_bitmap);
-    return nodes;
+/// The same for all with priority/basic, but for who was lifted: see by_nice().
+double rank_by_nice(const job_record_t* job) {
+    return by_nice(static_cast<std::int64_t>(job->details->nice) -
+                   static_cast<std::int64_t>(NICE_OFFSET));
 }
 
 /// One text for all jobs that carry it, within one reading.
@@ -139,9 +137,7 @@ JobView read_job(job_record_t* job, const char* record, NodeSets& sets, RecordTe
     view.no_place = placed.no_place;
     view.no_nodes = placed.no_nodes;
     view.is_cut = placed.is_cut;
-    view.rank = queue == nullptr ? view.priority
-                                 : by_nice(static_cast<std::int64_t>(job->details->nice) -
-                                           static_cast<std::int64_t>(NICE_OFFSET));
+    view.rank = queue == nullptr ? view.priority : rank_by_nice(job);
     view.rank += tier_size * placed.tier;
     view.priority += tier_size * placed.tier;
     view.configuring = IS_JOB_CONFIGURING(job);
@@ -158,73 +154,14 @@ struct Seen {
 };
 Seen seen_now(const job_record_t* job) { return {job->job_id, job->job_state, job->restart_cnt}; }
 
-/// An ordinary job that stands first in its partitions; without pointers into Slurm's lists.
-struct Ordinary {
-    JobId id = 0;
-    double priority = 0;
-    double start_s = 0;  ///< when Slurm expects it to start; 0 = it has not said
-    std::unique_ptr<bitstr_t, FreeBitmap> nodes;
-};
-
 struct JobWalk {
     ClusterView* view;
     const NodeTable* table;
     /// Pending, waiting for nothing but resources; Arena jobs that opted out are ordinary ones,
     /// too.
-    std::vector<const job_record_t*> ordinary;
+    std::vector<job_record_t*> ordinary;
     std::vector<Seen> all;
 };
-
-/// Of the jobs of each partition (or list of partitions) the one that stands first: if it does not
-/// stand before an Arena job, none of them does. Keeps the look at a long queue short.
-std::vector<const job_record_t*> first_of_each_partition(
-    const std::vector<const job_record_t*>& jobs) {
-    std::map<std::pair<const part_record_t*, std::string_view>, const job_record_t*> first;
-    for (const job_record_t* job : jobs) {
-        const std::string_view partitions = job->partition ? job->partition : "";
-        const job_record_t*& known =
-            first.try_emplace({job->part_ptr, partitions}, job).first->second;
-        if (std::pair(known->priority, job->job_id) < std::pair(job->priority, known->job_id))
-            known = job;
-    }
-    std::vector<const job_record_t*> list;
-    for (const auto& [partition, job] : first) list.push_back(job);
-    return list;
-}
-
-bool stands_before(const Ordinary& ordinary, const JobView& job) {
-    return ordinary.priority > job.priority ||
-           (ordinary.priority == job.priority && ordinary.id < submitted_as(job));
-}
-
-/// When Slurm expects a waiting job to start; 0 where it has not said, or said a time that is over.
-double expected_start_s(const job_record_t* waiting, double now_s) {
-    const auto start_s = static_cast<double>(waiting->start_time);
-    return start_s > now_s ? start_s : 0;
-}
-
-std::vector<Ordinary> first_ordinary(const std::vector<const job_record_t*>& waiting,
-                                     double now_s) {
-    std::vector<Ordinary> list;
-    for (const job_record_t* job : first_of_each_partition(waiting)) {
-        Ordinary entry;
-        entry.id = job->job_id;
-        entry.priority = job->priority + tier_size * tier_of(partition_tries(job).list);
-        entry.start_s = expected_start_s(job, now_s);
-        entry.nodes.reset(partition_nodes(job));
-        list.push_back(std::move(entry));
-    }
-    return list;
-}
-
-void note_ordinary_ahead(const std::vector<Ordinary>& ordinary, const job_record_t* record,
-                         JobView& job) {
-    if (ordinary.empty() || job.facts.state != HostJobState::pending) return;
-    const std::unique_ptr<bitstr_t, FreeBitmap> nodes(partition_nodes(record));
-    for (const Ordinary& other : ordinary)
-        if (stands_before(other, job) && bit_overlap_any(other.nodes.get(), nodes.get()))
-            job.ordinary_start_s = std::min(job.ordinary_start_s, other.start_s);
-}
 
 bool opted_out(const job_record_t* job) {
     const auto mark = read_mark(job);
@@ -290,7 +227,7 @@ class Reading {
         if (basic_priority()) queue_.emplace();
         JobWalk walk{&view_, &table_, {}, {}};
         list_for_each_ro(job_list, visit_job, &walk);
-        ordinary_ = first_ordinary(walk.ordinary, view_.snapshot.time_s);
+        read_ordinary(walk.ordinary);
         all_ = std::move(walk.all);
     }
 
@@ -308,6 +245,17 @@ class Reading {
     ClusterView take() { return std::move(view_); }
 
   private:
+    void read_ordinary(const std::vector<job_record_t*>& waiting) {
+        for (job_record_t* job : first_of_each_partition(waiting)) {
+            OrdinaryJob read = ordinary_job(job, view_.snapshot.time_s);
+            const Placed& placed = sets_.of(job);
+            read.node_set = placed.node_set;
+            read.rank = tier_size * placed.tier + (queue_ ? rank_by_nice(job) : job->priority);
+            read.priority = tier_size * placed.tier + job->priority;
+            ordinary_nodes_.emplace_back(partition_nodes(job));
+            view_.ordinary.push_back(std::move(read));
+        }
+    }
     void read_one(const Seen& seen, bool same_tables) {
         job_record_t* job = find_job_record(seen.id);
         if (!job) return;
@@ -333,7 +281,19 @@ class Reading {
         JobView& view = view_.jobs.emplace_back(
             read_job(job, record, sets_, texts_, queue_ ? &*queue_ : nullptr));
         read_allocation(job, table_, view);
-        note_ordinary_ahead(ordinary_, job, view);
+        note_ordinary_ahead(job, view);
+    }
+
+    void note_ordinary_ahead(const job_record_t* record, JobView& job) const {
+        if (view_.ordinary.empty()) return;
+        const std::unique_ptr<bitstr_t, FreeBitmap> nodes(partition_nodes(record));
+        for (std::size_t i = 0; i < view_.ordinary.size(); ++i) {
+            const OrdinaryJob& other = view_.ordinary[i];
+            const bool before = other.priority > job.priority ||
+                                (other.priority == job.priority && other.id < submitted_as(job));
+            if (before && bit_overlap_any(ordinary_nodes_[i].get(), nodes.get()))
+                job.ordinary_start_s = std::min(job.ordinary_start_s, other.start_s);
+        }
     }
 
     ClusterView view_;
@@ -342,7 +302,7 @@ class Reading {
     NodeSets sets_;
     RecordTexts texts_;
     std::optional<BasicQueue> queue_;
-    std::vector<Ordinary> ordinary_;
+    std::vector<std::unique_ptr<bitstr_t, FreeBitmap>> ordinary_nodes_;  ///< by view_.ordinary
     std::vector<Seen> all_;
     std::size_t next_ = 0;
     double since_s_;

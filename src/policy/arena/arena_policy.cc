@@ -94,7 +94,7 @@ Decision explain(const Problem& problem, const Prices& prices, Assignment& assig
     }
     for (std::size_t i = 0; i < assignment.given().size(); ++i) {
         const Task& task = problem.tasks()[i];
-        if (assignment.given()[i]) continue;
+        if (assignment.given()[i] || task.job->ordinary) continue;
         if (task.runs()) {
             decision.actions.push_back({.kind = ActionKind::preempt,
                                         .job = task.job->id,
@@ -126,6 +126,7 @@ Decision decide_arena(const Snapshot& snapshot, const Offers& offers, const Poli
                                 std::count(left_out.begin(), left_out.end(), true), in_turn);
     Assignment assignment = place(problem, packing, prices, choose(problem, prices.values, rules));
     grow(problem, worth, rules, assignment);
+    if (!prices.aside.empty()) assignment.give_idle(prices.aside);
     return explain(problem, prices, assignment);
 }
 

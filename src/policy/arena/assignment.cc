@@ -234,6 +234,12 @@ void Assignment::fill() {
     }
 }
 
+void Assignment::give_idle(std::span<const double> values) {
+    input_.values = values;
+    chosen_.assign(given_.size(), -1);
+    fill();
+}
+
 void Assignment::place_all(const std::vector<std::int32_t>& chosen, Displacement& displacement) {
     chosen_ = chosen;
     std::vector<std::size_t> changes = release_changes();

@@ -49,6 +49,9 @@ class Assignment {
     }  ///< that is what they run with
     [[nodiscard]] const Packing& packing() const { return packing_; }
     [[nodiscard]] std::vector<Action>& actions() { return actions_; }
+    /// What is idle after all else goes to those of these values, which had none before: as those
+    /// of AssignmentInput, and kept as long.
+    void give_idle(std::span<const double> values);
     /// A task that keeps its nodes leaves them for the choice, if that finds nodes then.
     bool move(std::size_t i, const Choice&, std::string_view why);
 

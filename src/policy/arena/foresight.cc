@@ -23,7 +23,9 @@ double left_s(const JobState& job) {
 }
 
 /// Waits, and will never be changed.
-bool is_rigid(const Task& task) { return !task.runs() && !task.job->elastic; }
+bool is_rigid(const Task& task) {
+    return !task.runs() && !task.job->elastic && !task.job->ordinary;
+}
 
 }  // namespace
 
@@ -266,6 +268,7 @@ void Foresight::weigh_types() {
     std::vector<double> sum(problem_.types(), 0), count(problem_.types(), 0),
         best(problem_.types());
     for (const Task& task : problem_.tasks()) {
+        if (task.job->ordinary) continue;
         std::fill(best.begin(), best.end(), 0.0);
         for (const Choice& c : problem_.choices(task)) {
             double& speed = best[static_cast<std::size_t>(c.type)];

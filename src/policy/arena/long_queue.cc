@@ -34,7 +34,7 @@ std::size_t most_at_once(const Snapshot& snapshot, const JobState& job,
 bool is_elastic_queue(const Snapshot& snapshot) {
     std::size_t waiting = 0;
     for (const JobState& job : snapshot.jobs) {
-        if (job.phase != JobPhase::pending) continue;
+        if (job.phase != JobPhase::pending || job.ordinary) continue;
         if (!job.elastic) return false;
         ++waiting;
     }
@@ -47,7 +47,8 @@ Groups group(const Snapshot& snapshot, const Offers& offers,
     auto at = offers.begin();
     for (std::uint32_t i = 0; i < snapshot.jobs.size(); ++i) {
         const JobState& job = snapshot.jobs[i];
-        if (job.phase != JobPhase::pending || job.overrun || !(job.remaining_iterations > 0))
+        if (job.phase != JobPhase::pending || job.ordinary || job.overrun ||
+            !(job.remaining_iterations > 0))
             continue;
         at = find_from(offers, at, job.id);
         if (at == offers.end()) continue;

@@ -60,7 +60,8 @@ void price_offers(const Problem& problem, const Worth& worth, const ArenaRules& 
         const double weight = prices.weights.emplace_back(worth.weight(task));
         prices.starving.push_back(worth.is_starving(task));
         const bool stays =
-            stable && !prices.starving.back() && is_between_times(problem, task, rules);
+            (task.runs() && task.job->behind_ordinary) ||
+            (stable && !prices.starving.back() && is_between_times(problem, task, rules));
         prices.moved.push_back(0);
         auto at = static_cast<std::int32_t>(task.first_choice);
         for (const Choice& c : problem.choices(task)) {
@@ -147,6 +148,19 @@ void drop_impossible(const Problem& problem, Packing alone, std::vector<double>&
     }
 }
 
+/// Ordinary jobs are Slurm's to start, and nobody makes room for who stands behind one.
+void set_aside(const Problem& problem, Prices& prices) {
+    for (const Task& task : problem.tasks()) {
+        const JobState& job = *task.job;
+        if (task.runs() || !(job.ordinary || job.behind_ordinary)) continue;
+        if (prices.aside.empty() && !job.ordinary) prices.aside.resize(prices.values.size());
+        for (std::size_t at = task.first_choice; at < task.first_choice + task.choice_count; ++at) {
+            if (!job.ordinary) prices.aside[at] = prices.values[at];
+            prices.values[at] = 0;
+        }
+    }
+}
+
 }  // namespace
 
 Prices price(const Problem& problem, const Packing& packing, const Worth& worth,
@@ -161,6 +175,7 @@ Prices price(const Problem& problem, const Packing& packing, const Worth& worth,
     prices.wanted = prices.values;
     look_ahead(problem, packing, rules, prices);
     drop_impossible(problem, packing, prices.values);
+    set_aside(problem, prices);
     return prices;
 }
 

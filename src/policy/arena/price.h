@@ -19,7 +19,10 @@ struct Prices {
     std::vector<double> moved;        ///< by task: value of its current choice on other nodes
     std::vector<Prospect> prospects;  ///< by task; empty: nothing is foreseen
     std::vector<bool> starving;       ///< by task
-    const Turn* turn = nullptr;       ///< with order priority
+    /// As values, of waiting jobs behind an ordinary one alone, which have none there; empty: there
+    /// are none of them.
+    std::vector<double> aside;
+    const Turn* turn = nullptr;  ///< with order priority
 };
 
 /// left_out: waiting jobs that are no tasks. With order priority what would break the job's own

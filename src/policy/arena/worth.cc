@@ -33,7 +33,7 @@ Worth::Worth(const Problem& problem, const Offers& offers, const ArenaRules& rul
     double waiting = 0, all = 0;
     auto at = offers.begin();
     for (const JobState& job : problem.snapshot().jobs) {
-        if (job.phase == JobPhase::running && !job.elastic) continue;
+        if (job.ordinary || (job.phase == JobPhase::running && !job.elastic)) continue;
         at = find_from(offers, at, job.id);
         if (at == offers.end() || at->second.empty()) continue;
         lowest_priority_ = std::min(lowest_priority_, job.priority);
@@ -46,6 +46,7 @@ Worth::Worth(const Problem& problem, const Offers& offers, const ArenaRules& rul
 }
 
 bool Worth::is_starving(const Task& task) const {
+    if (task.job->ordinary || (task.job->behind_ordinary && !task.runs())) return false;
     if (turn_ != nullptr && task.job->due_s > 0)
         return turn_->keeping.now[static_cast<std::size_t>(&task - problem_.tasks().data())];
     const JobState& job = *task.job;

@@ -32,7 +32,8 @@ class Keeper {
     struct Held {
         std::size_t task;
         Start start;
-        bool lost;  ///< nothing ends in time any more
+        bool lost;            ///< nothing ends in time any more
+        double latest_s = 0;  ///< from now: its nodes are held from then
     };
     [[nodiscard]] const Task& task(std::size_t i) const { return problem_.tasks()[i]; }
     [[nodiscard]] std::uint32_t place(std::size_t i) const {
@@ -45,10 +46,10 @@ class Keeper {
         return here ? Problem::time_left_s(task, choice) + problem_.restart_left_s(task)
                     : problem_.run_s(task, choice);
     }
-    /// Nobody gives way for pieces that differ.
+    /// Nobody gives way for pieces that differ, nor for what Slurm starts.
     [[nodiscard]] bool has_way(std::size_t i) {
         std::optional<bool>& known = has_way_[i];
-        if (!known) known = !only_in_pieces(problem_, task(i));
+        if (!known) known = !task(i).job->ordinary && !only_in_pieces(problem_, task(i));
         return *known;
     }
     /// With no other job in the cluster.
@@ -69,9 +70,15 @@ class Keeper {
     [[nodiscard]] std::vector<std::size_t> with_those_ahead(
         const std::vector<std::size_t>& waiting) const;
     [[nodiscard]] bool is_before_another(const Held&) const;
+    [[nodiscard]] double latest_start_s(const Held&) const;
+    [[nodiscard]] Resources resources_on(const Held&, NodeIndex) const;
     void hold(const Held&);
     [[nodiscard]] static bool stands(const Held& held, double at_s) {
         return held.start.in_s <= at_s && at_s < held.start.in_s + held.start.stay_s;
+    }
+    /// As long as others may put off its start.
+    [[nodiscard]] static bool may_stand(const Held& held, double at_s) {
+        return held.start.in_s <= at_s && at_s < held.latest_s + held.start.stay_s;
     }
     [[nodiscard]] static bool has_node(const Held& held, NodeIndex n) {
         return std::binary_search(held.start.nodes.begin(), held.start.nodes.end(), n);
@@ -209,13 +216,14 @@ std::vector<std::size_t> Keeper::find_all(const std::vector<std::size_t>& waitin
     return lost;
 }
 
-/// In Slurm's order, up to the last of them; only these where that is a long queue.
+/// In Slurm's order, up to the last of them, as the promises were made; only these where that is a
+/// long queue.
 std::vector<std::size_t> Keeper::with_those_ahead(const std::vector<std::size_t>& waiting) const {
     std::uint32_t last = 0;
     for (const std::size_t i : waiting) last = std::max(last, place(i));
     std::vector<std::size_t> all;
     for (std::size_t i = 0; i < problem_.tasks().size(); ++i)
-        if (!task(i).runs() && place(i) <= last) all.push_back(i);
+        if (!task(i).runs() && !task(i).job->behind_ordinary && place(i) <= last) all.push_back(i);
     if (all.size() > most_ahead) return waiting;
     std::sort(all.begin(), all.end(),
               [&](std::size_t a, std::size_t b) { return place(a) < place(b); });
@@ -233,12 +241,23 @@ bool Keeper::is_before_another(const Held& own) const {
     });
 }
 
+double Keeper::latest_start_s(const Held& held) const {
+    const Start& start = held.start;
+    if (is_before_another(held)) return start.in_s;
+    return std::max(left_s(task(held.task)) - start.run_s, start.in_s);
+}
+
+Resources Keeper::resources_on(const Held& held, NodeIndex n) const {
+    const auto& nodes = held.start.nodes;
+    const auto at = std::lower_bound(nodes.begin(), nodes.end(), n) - nodes.begin();
+    return resources_of(*task(held.task).job, held.start.gpus_on(static_cast<std::size_t>(at)));
+}
+
 /// With all starts known: what others may have of its nodes.
 void Keeper::hold(const Held& held) {
     const Task& own = task(held.task);
     const Start& start = held.start;
-    const double latest_s =
-        is_before_another(held) ? start.in_s : std::max(left_s(own) - start.run_s, start.in_s);
+    const double latest_s = held.latest_s;
     const auto number = static_cast<std::uint32_t>(result_.holds.all.size());
     Hold made{own.job->id, problem_.snapshot().time_s + latest_s, held.lost ? 0 : own.job->due_s,
               who_gives_way(held.task), resources_of(*own.job, start.gpus_per_node)};
@@ -251,12 +270,15 @@ void Keeper::hold(const Held& held) {
         Resources left = free_.free_at(n, latest_s);
         if (!is_there) left -= result_.holds.all.back().on(n);
         std::uint32_t beside = 0;
-        for (std::size_t h = 0; h < held_.size(); ++h)
-            if (h != number && stands(held_[h], latest_s) && has_node(held_[h], n))
-                beside |= std::uint32_t{1} << h;
+        for (std::size_t h = 0; h < held_.size(); ++h) {
+            if (h == number || !may_stand(held_[h], latest_s) || !has_node(held_[h], n)) continue;
+            beside |= std::uint32_t{1} << h;
+            if (!stands(held_[h], latest_s)) left -= resources_on(held_[h], n);
+        }
         result_.holds.spares.push_back({n, number, left, beside});
     }
-    result_.now[held.task] = start.in_s <= 0 && latest_s <= problem_.options().window_s;
+    result_.now[held.task] =
+        !own.job->ordinary && start.in_s <= 0 && latest_s <= problem_.options().window_s;
     for (std::size_t c = 0; c < own.choice_count; ++c) {
         const Choice& choice = problem_.choices(own)[c];
         // One that is elastic may begin with less, and grow.
@@ -321,6 +343,7 @@ Keeping Keeper::run() {
     held_ = std::move(best);
     free_ = nobody_;
     for (const Held& held : held_) free_.take(task(held.task), held.start);
+    for (Held& held : held_) held.latest_s = latest_start_s(held);
     for (const Held& held : held_) hold(held);
     let_go_of_the_lost();
     auto& spares = result_.holds.spares;

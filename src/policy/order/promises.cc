@@ -27,17 +27,27 @@ std::vector<std::size_t> queue_of(const Snapshot& snapshot, const Offers& offers
     return queue;
 }
 
-/// Index in the queue behind the last job that a promise may be for.
-std::size_t length_of(const std::vector<std::size_t>& queue, const SlurmOrder& order,
-                      const PromiseRules& rules) {
-    std::size_t length = 0;
-    std::int64_t steps = 0;
+/// By place in the queue, up to the last of them, for whom there is a promise: for ordinary jobs,
+/// and for the first other one of each step.
+std::vector<bool> heads_of(const Snapshot& snapshot, const std::vector<std::size_t>& queue,
+                           const SlurmOrder& order, const PromiseRules& rules) {
+    std::vector<bool> heads;
+    std::set<std::uint32_t> steps;
     for (std::size_t i = 0; i < std::min(queue.size(), rules.jobs); ++i) {
-        if (i > 0 && order.step[queue[i]] == order.step[queue[i - 1]]) continue;
-        if (++steps > rules.depth) break;
-        length = i + 1;
+        const bool ordinary = snapshot.jobs[queue[i]].ordinary;
+        const bool first = !ordinary && std::ssize(steps) < rules.depth &&
+                           steps.insert(order.step[queue[i]]).second;
+        heads.push_back(ordinary || first);
     }
-    return length;
+    while (!heads.empty() && !heads.back()) heads.pop_back();
+    return heads;
+}
+
+/// Slurm starts it in a pass of its backfill. Where it has not long after it could have, it waits
+/// for something that is not seen here, and keeps nobody from anything.
+bool is_stuck(const JobState& job, const Promise& promise, double now_s) {
+    constexpr double passes_s = 120;
+    return job.ordinary && now_s > promise.latest_start_s() + passes_s;
 }
 
 /// Of a job that has just started. Where only its limit says how much work it has, that is what it
@@ -176,7 +186,11 @@ Promise PromiseBook::promise_of(const Task& task, const Availability::Start& sta
     made.given_s = now_s;
     made.start_s = now_s + start.in_s;
     made.end_s = made.start_s + start.run_s;
-    made.due_s = made.end_s + rules_.slack * (made.end_s - (now_s - task.job->age_s));
+    // Without slack it is the very end that starts are held against: these are reckoned from now.
+    constexpr double rounding_s = 1e-3;
+    const double slack = task.job->ordinary ? 0 : rules_.slack;
+    made.due_s =
+        made.end_s + std::max(slack * (made.end_s - (now_s - task.job->age_s)), rounding_s);
     made.grid = start.offer->grid;
     made.iterations = task.remaining;
     made.done = task.job->done_iterations;
@@ -189,7 +203,7 @@ void PromiseBook::promise(const JobState& job, const Promise& made) {
     const auto [at, is_new] = promises_.try_emplace(job.id, made);
     Promise& known = at->second;
     if (is_new) {
-        ++counts_.given;
+        if (!job.ordinary) ++counts_.given;
         changed_ = true;
         return;
     }
@@ -221,9 +235,12 @@ void PromiseBook::give(Snapshot& snapshot, const Offers& offers, const PolicyOpt
     settle(snapshot, options);
     const SlurmOrder order = order_of(snapshot, options.priority_step);
     std::vector<std::size_t> queue = queue_of(snapshot, offers, order);
-    if (may_have)
-        std::erase_if(queue, [&](std::size_t j) { return !may_have(snapshot.jobs[j].id); });
-    queue.resize(length_of(queue, order, rules_));
+    const auto waits = [&](const JobState& job) {
+        return job.ordinary || !may_have || may_have(job.id);
+    };
+    std::erase_if(queue, [&](std::size_t j) { return !waits(snapshot.jobs[j]); });
+    const std::vector<bool> heads = heads_of(snapshot, queue, order, rules_);
+    queue.resize(heads.size());
     std::vector<bool> left_out(snapshot.jobs.size(), true);
     for (const std::size_t j : queue) left_out[j] = false;
     const Problem problem(snapshot, offers, options, Scope::layouts, left_out);
@@ -235,24 +252,23 @@ void PromiseBook::give(Snapshot& snapshot, const Offers& offers, const PolicyOpt
     Availability free(problem);
     for (std::size_t i = 0; i < queue.size(); ++i) {
         const JobState& job = snapshot.jobs[queue[i]];
-        const bool heads = i == 0 || order.step[queue[i]] != order.step[queue[i - 1]];
-        if (heads) first.insert(job.id);
+        if (heads[i]) first.insert(job.id);
         if (free.steps() > options.search_steps) continue;
         const Task* task = task_of[queue[i]];
         const Availability::Start start =
             task == nullptr ? Availability::Start{} : free.in_slurm(*task);
         if (start.choice != nullptr && start.in_s < Availability::guessed_s) {
             free.take(*task, start);
-            if (heads) promise(job, promise_of(*task, start, ahead, snapshot.time_s));
+            if (heads[i]) promise(job, promise_of(*task, start, ahead, snapshot.time_s));
         }
         ahead.push_back(job.id);
     }
     erase_if(
         [&](const auto& entry) { return !entry.second.started && !first.contains(entry.first); });
     for (JobState& job : snapshot.jobs) {
-        const bool counts = job.phase == JobPhase::running || !may_have || may_have(job.id);
+        const bool counts = job.phase == JobPhase::running || waits(job);
         const Promise* known = counts ? find(job.id) : nullptr;
-        if (known != nullptr) job.due_s = known->due_s;
+        if (known != nullptr && !is_stuck(job, *known, snapshot.time_s)) job.due_s = known->due_s;
     }
 }
 

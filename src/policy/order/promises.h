@@ -3,7 +3,8 @@
 // would have if Slurm started jobs in that order, each as its user would have asked Slurm, or,
 // where nobody knows that, with the offer that ends first, while those that run last as long as
 // their limits let them. What is promised is written into the snapshot (JobState::due_s); policies
-// keep to it. Leaves out on purpose: any decision.
+// keep to it. Ordinary jobs, which Slurm starts, are promised theirs without any slack. Leaves out
+// on purpose: any decision.
 #pragma once
 
 #include <functional>

@@ -19,7 +19,8 @@ struct SlurmOrder {
 /// A step begins at the highest priority that is in none yet, and reaches down by `share` (0 to 1)
 /// of the highest priority present in its tier, as far as that is above 0; jobs of another tier are
 /// never in it. Within it: submission, then as they stand in the snapshot: tasks of an array have
-/// ids in another order than their numbers. O(jobs log jobs).
+/// ids in another order than their numbers. Ordinary jobs make no steps: each stands behind all
+/// that have a higher priority, or the same and came earlier. O(jobs (log jobs + ordinary jobs)).
 SlurmOrder order_of(const Snapshot&, double share);
 
 }  // namespace arena

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// See ordinary.h.
+#include "plugin/sched/host/ordinary.h"
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+#include <string_view>
+
+namespace arena {
+namespace {
+
+struct Gpus {
+    std::string type;
+    std::int64_t count = 0;
+};
+
+std::vector<std::string_view> split(std::string_view text, std::string_view at) {
+    std::vector<std::string_view> parts;
+    while (!text.empty()) {
+        const std::size_t end = std::min(text.find_first_of(at), text.size());
+        parts.push_back(text.substr(0, end));
+        text.remove_prefix(std::min(end + 1, text.size()));
+    }
+    return parts;
+}
+
+std::optional<std::int64_t> number(std::string_view text) {
+    std::int64_t value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error != std::errc() || end != text.data() + text.size() || value < 1) return std::nullopt;
+    return value;
+}
+
+/// Of "cpu:2,gres/gpu:a100:4": each release writes it with other signs in between. Nothing where
+/// it has no GPUs, or several types of them.
+std::optional<Gpus> gpus_in(std::string_view tres) {
+    std::optional<Gpus> found;
+    for (const std::string_view item : split(tres, ",")) {
+        std::vector<std::string_view> words = split(item, ":/=");
+        if (!words.empty() && words.front() == "gres") words.erase(words.begin());
+        if (words.empty() || words.front() != "gpu") continue;
+        if (found || words.size() > 3) return std::nullopt;
+        found.emplace();
+        const std::optional<std::int64_t> count = number(words.back());
+        found->count = words.size() == 1 ? 1 : count.value_or(1);
+        if (words.size() == 3 || (words.size() == 2 && !count)) found->type = words[1];
+    }
+    return found;
+}
+
+std::optional<AskedGpus> shared_out(const Gpus& gpus, std::int64_t in_all, std::int64_t nodes) {
+    if (nodes < 1 || in_all % nodes != 0) return std::nullopt;
+    return AskedGpus{gpus.type, nodes, in_all / nodes};
+}
+
+std::int64_t rounded_up(std::int64_t value, std::int64_t by) { return (value + by - 1) / by; }
+
+/// A node of each type that it may have, with the most GPUs.
+std::map<std::string, const NodeState*> nodes_of_types(const OrdinaryJob& job,
+                                                       const Snapshot& snapshot,
+                                                       const AskedGpus& asked) {
+    std::map<std::string, const NodeState*> most;
+    if (job.node_set >= snapshot.node_sets.size()) return most;
+    for (const NodeIndex n : snapshot.node_sets[job.node_set]) {
+        const NodeState& node = snapshot.nodes[n];
+        const bool fits = asked.type.empty() || node.gpu_type == asked.type;
+        if (!fits || node.total_gpus < std::max<std::int64_t>(asked.per_node, 1)) continue;
+        const NodeState*& known = most[node.gpu_type];
+        if (known == nullptr || known->total_gpus < node.total_gpus) known = &node;
+    }
+    return most;
+}
+
+}  // namespace
+
+std::optional<AskedGpus> asked_gpus(const OrdinaryJob& job) {
+    if (const auto gpus = gpus_in(job.per_node))
+        return AskedGpus{gpus->type, job.nodes, gpus->count};
+    if (const auto gpus = gpus_in(job.per_job)) return shared_out(*gpus, gpus->count, job.nodes);
+    if (const auto gpus = gpus_in(job.per_task))
+        return shared_out(*gpus, gpus->count * job.tasks, job.nodes);
+    return std::nullopt;
+}
+
+std::optional<std::pair<JobState, std::vector<Offer>>> state_of(const OrdinaryJob& job,
+                                                                const Snapshot& snapshot) {
+    constexpr double year_s = 365.0 * 86400;
+    const std::optional<AskedGpus> asked = asked_gpus(job);
+    if (!asked) return std::nullopt;
+    std::vector<Offer> offers;
+    std::int64_t per_node = asked->per_node;
+    for (const auto& [type, node] : nodes_of_types(job, snapshot, *asked)) {
+        if (job.whole_nodes) per_node = node->total_gpus;
+        Offer& offer = offers.emplace_back();
+        offer.grid = {type, asked->nodes, per_node, 1};
+        offer.estimate.iteration_s = 1;
+    }
+    if (offers.empty()) return std::nullopt;
+    JobState state;
+    state.id = job.id;
+    state.ordinary = true;
+    state.priority = job.rank;
+    state.submit_s = job.submit_s;
+    state.age_s = std::max(snapshot.time_s - job.eligible_s, 0.0);
+    state.max_gpus = INT64_MAX;
+    state.cpus_per_gpu = std::max<std::int64_t>(rounded_up(job.cpus, asked->nodes * per_node), 0);
+    const std::int64_t cpus_per_node = rounded_up(job.cpus, asked->nodes);
+    state.memory_mb_per_gpu =
+        rounded_up(job.memory_mb * (job.memory_is_per_cpu ? cpus_per_node : 1), per_node);
+    state.node_set = job.node_set;
+    state.time_limit_s = job.time_limit_s > 0 ? job.time_limit_s : year_s;
+    state.remaining_iterations = state.time_limit_s;
+    return std::pair(std::move(state), std::move(offers));
+}
+
+}  // namespace arena

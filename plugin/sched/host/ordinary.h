@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// An ordinary job that waits first in its partitions: what it asks of Slurm, and how policies see
+// it, so that no decision puts off its start. Pure.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/cluster.h"
+
+namespace arena {
+
+struct OrdinaryJob {
+    JobId id = 0;
+    double priority = 0;  ///< as JobView::priority
+    double rank = 0;      ///< as JobView::rank
+    double submit_s = 0, eligible_s = 0;
+    double time_limit_s = 0;  ///< 0 = unlimited
+    double start_s = 0;       ///< when Slurm expects it to start; 0 = it has not said
+    std::uint32_t node_set = 0;
+    std::int64_t nodes = 1, tasks = 1, cpus = 1;  ///< at least, in all
+    std::int64_t memory_mb = 0;                   ///< on each node, or CPU; 0: any
+    bool memory_is_per_cpu = false, whole_nodes = false;
+    std::string per_node, per_job, per_task;  ///< TRES as its user asked: "gres/gpu:a100:4"
+};
+
+struct AskedGpus {
+    std::string type;  ///< "" = any
+    std::int64_t nodes = 0, per_node = 0;
+    bool operator==(const AskedGpus&) const = default;
+};
+
+/// Nothing where it asks for no GPUs, for as many on no node as on another, or per socket.
+std::optional<AskedGpus> asked_gpus(const OrdinaryJob&);
+
+/// JobState::ordinary, with an offer for each GPU type that its nodes have and it may get; it takes
+/// as long as its limit, or a year. Nothing where it asks for no GPUs that are known here.
+std::optional<std::pair<JobState, std::vector<Offer>>> state_of(const OrdinaryJob&,
+                                                                const Snapshot& nodes);
+
+}  // namespace arena
