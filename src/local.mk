@@ -6,7 +6,7 @@ libarena_base_la_SOURCES = \
 	src/base/csv.h src/base/csv.cc \
 	src/base/file_descriptor.h \
 	src/base/files.cc \
-	src/base/fnv.h \
+	src/base/hash.h \
 	src/base/hostlist.h src/base/hostlist.cc \
 	src/base/json.h src/base/json.cc \
 	src/base/json_place.h src/base/json_place.cc \
@@ -304,7 +304,6 @@ libarena_array_search_la_SOURCES = \
 	src/array/search/genetic.h src/array/search/genetic.cc \
 	src/array/search/polish.h src/array/search/polish.cc \
 	src/array/search/prefetch.h src/array/search/prefetch.cc \
-	src/array/search/random.h \
 	src/array/search/solve.h src/array/search/solve.cc \
 	# end
 array_search_libs = libarena_array_search.la $(array_libs)

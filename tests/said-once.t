@@ -37,7 +37,9 @@ once "the median of sorted samples" '\[[a-z_.]*(size\(\)|n) / 2\]' \
 once "waiting for one descriptor until a moment" '::poll\(&' \
     'src/base/file_descriptor\.h' '        ready = ::poll(&wait, 1, left);'
 once "FNV-1a, which is for tables" '0x100000001b3|1099511628211' \
-    'src/base/fnv\.h' '        hash = (hash ^ byte) * 0x100000001b3;'
+    'src/base/hash\.h' '        hash = (hash ^ byte) * 0x100000001b3;'
+once "SplitMix64, but for a device's" '0xbf58476d1ce4e5b9U?\b' \
+    'src/base/hash\.h|profiler/cuda/cuda_kernels\.cu' '    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9U;'
 once "what is escaped in HTML" '"&(lt|amp|quot|#39);"' \
     'src/html/document\.cc' '            out += "&lt;";'
 done_testing

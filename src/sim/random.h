@@ -7,19 +7,14 @@
 #include <cstdint>
 #include <numbers>
 
-namespace arena::sim {
+#include "base/hash.h"
 
-inline std::uint64_t mix_bits(std::uint64_t x) {  // splitmix64's finaliser
-    x += 0x9e3779b97f4a7c15U;
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9U;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebU;
-    return x ^ (x >> 31);
-}
+namespace arena::sim {
 
 class Random {
   public:
-    explicit Random(std::uint64_t seed) : state_(mix_bits(seed)) {}
-    std::uint64_t bits() { return mix_bits(state_ += 0x9e3779b97f4a7c15U); }
+    explicit Random(std::uint64_t seed) : state_(splitmix(seed)) {}
+    std::uint64_t bits() { return splitmix(state_ += splitmix_step); }
     /// In (0, 1).
     double uniform() { return (static_cast<double>(bits() >> 11) + 0.5) * 0x1.0p-53; }
     double uniform(double min, double max) { return min + (max - min) * uniform(); }

@@ -17,12 +17,12 @@ namespace {
 
 /// Standard normal number that depends on the key alone.
 double normal(std::uint64_t seed, std::uint64_t a, std::uint64_t b) {
-    return Random(mix_bits(mix_bits(seed) ^ a) ^ b).normal();
+    return Random(splitmix(splitmix(seed) ^ a) ^ b).normal();
 }
 
 /// The same, in (0, 1).
 double uniform(std::uint64_t seed, std::uint64_t a, std::uint64_t b) {
-    return Random(mix_bits(mix_bits(seed) ^ a) ^ b).uniform();
+    return Random(splitmix(splitmix(seed) ^ a) ^ b).uniform();
 }
 
 /// Streams of random numbers by job that are no offer's.

@@ -2,7 +2,7 @@
 // Offers after planning: corrected by what runs observe, remembered and forgotten.
 #include <fmt/format.h>
 
-#include "base/fnv.h"
+#include "base/hash.h"
 #include "base/text.h"
 #include "core/model_fields.h"
 #include "planner/search/offers.h"

@@ -9,7 +9,7 @@
 #include <filesystem>
 
 #include "base/count_text.h"
-#include "base/fnv.h"
+#include "base/hash.h"
 #include "directory.h"
 #include "suite.h"
 

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "base/hash.h"
 #include "profiler/cpu/cpu_kernels.h"
 #include "train/run/plan.h"
 #include "train/checkpoint/checkpoint.h"
@@ -38,7 +39,7 @@ inline std::string text(Index bytes) {
     std::string out(static_cast<std::size_t>(bytes), '\0');
     std::uint64_t state = 7;
     for (std::size_t i = 1; i < out.size(); ++i) {
-        state = mix(state);
+        state = splitmix(state);
         const int noise = state % 8 == 0 ? static_cast<int>(state >> 32) & 63 : 0;
         out[i] = static_cast<char>(((out[i - 1] & 15) * 5 + 3 + noise) & 63);
     }

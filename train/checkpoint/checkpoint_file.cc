@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/hash.h"
 #include "base/json.h"
 #include "base/text.h"
 
@@ -92,12 +93,12 @@ std::uint64_t checksum(std::span<const std::byte> bytes) {
     for (; at + 8 <= bytes.size(); at += 8) {
         std::uint64_t word = 0;
         std::memcpy(&word, bytes.data() + at, 8);
-        sum = (sum ^ word) * 0x9e3779b97f4a7c15U;
+        sum = (sum ^ word) * splitmix_step;
         sum ^= sum >> 29;
     }
     for (; at < bytes.size(); ++at)
-        sum = (sum ^ static_cast<std::uint64_t>(bytes[at])) * 0x9e3779b97f4a7c15U;
-    return mix(sum);
+        sum = (sum ^ static_cast<std::uint64_t>(bytes[at])) * splitmix_step;
+    return splitmix(sum);
 }
 
 CheckpointWriter::CheckpointWriter(std::string path, Hook hook)

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/hash.h"
 #include "train/core/parameters.h"
 
 namespace arena::train {
@@ -97,7 +98,7 @@ std::uint64_t feistel(std::uint64_t x, unsigned bits, std::uint64_t key) {
     std::uint64_t left = x >> bits, right = x & mask;
     for (std::uint64_t round = 0; round < 4; ++round) {
         const std::uint64_t next =
-            left ^ (mix((key + round * 0x9e3779b97f4a7c15U) ^ mix(right)) & mask);
+            left ^ (splitmix((key + round * splitmix_step) ^ splitmix(right)) & mask);
         left = std::exchange(right, next);
     }
     return left << bits | right;
@@ -107,7 +108,7 @@ std::uint64_t feistel(std::uint64_t x, unsigned bits, std::uint64_t key) {
 
 Index sample_of(Index n, Index samples, std::uint64_t seed) {
     const auto count = static_cast<std::uint64_t>(samples);
-    const std::uint64_t key = mix(seed ^ mix(static_cast<std::uint64_t>(n / samples)));
+    const std::uint64_t key = splitmix(seed ^ splitmix(static_cast<std::uint64_t>(n / samples)));
     unsigned bits = 1;
     while ((std::uint64_t{1} << 2 * bits) < count) ++bits;
     auto x = static_cast<std::uint64_t>(n % samples);

@@ -7,6 +7,8 @@
 #include <cmath>
 #include <numbers>
 
+#include "base/hash.h"
+
 namespace arena::train {
 namespace {
 
@@ -34,7 +36,7 @@ TensorSpec vector(std::string name, Index outer, Index axis, Index inner, bool s
 
 std::uint64_t hash(const std::string& text) {
     std::uint64_t h = 0;
-    for (const char c : text) h = mix(h ^ static_cast<unsigned char>(c));
+    for (const char c : text) h = splitmix(h ^ static_cast<unsigned char>(c));
     return h;
 }
 
@@ -43,12 +45,12 @@ double uniform(std::uint64_t bits) { return static_cast<double>((bits >> 11) + 1
 
 /// Box-Muller: one normal value from two mixes of the key.
 float normal(std::uint64_t key) {
-    const double radius = std::sqrt(-2 * std::log(uniform(mix(key))));
-    return static_cast<float>(radius * std::cos(2 * std::numbers::pi * uniform(mix(~key))));
+    const double radius = std::sqrt(-2 * std::log(uniform(splitmix(key))));
+    return static_cast<float>(radius * std::cos(2 * std::numbers::pi * uniform(splitmix(~key))));
 }
 
 std::uint64_t key_of(const TensorSpec& spec, std::uint64_t seed) {
-    return mix(hash(spec.name) ^ mix(seed));
+    return splitmix(hash(spec.name) ^ splitmix(seed));
 }
 float value_at(const TensorSpec& spec, std::uint64_t key, Index index) {
     if (spec.deviation == 0) return spec.value;
@@ -56,13 +58,6 @@ float value_at(const TensorSpec& spec, std::uint64_t key, Index index) {
 }
 
 }  // namespace
-
-std::uint64_t mix(std::uint64_t x) {
-    x += 0x9e3779b97f4a7c15U;
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9U;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebU;
-    return x ^ (x >> 31);
-}
 
 float initial_value(const TensorSpec& spec, std::uint64_t seed, Index index) {
     return value_at(spec, key_of(spec, seed), index);

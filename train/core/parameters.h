@@ -89,7 +89,5 @@ class Parameters {
 /// Part `index` of the initial values of a whole tensor; the same on every machine up to rounding
 /// of log and cos.
 float initial_value(const TensorSpec&, std::uint64_t seed, Index index);
-/// A good 64-bit mix (splitmix64's).
-std::uint64_t mix(std::uint64_t);
 
 }  // namespace arena::train

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "base/fnv.h"
+#include "base/hash.h"
 
 namespace arena::watch {
 
@@ -22,10 +22,7 @@ class Hash {
     }
     /// Below 2^62, and never 0: a number that any reader of tables takes.
     [[nodiscard]] std::uint64_t value() const {
-        std::uint64_t v = state_.value();
-        v = (v ^ (v >> 30)) * 0xbf58476d1ce4e5b9;
-        v = (v ^ (v >> 27)) * 0x94d049bb133111eb;
-        v = (v ^ (v >> 31)) >> 2;
+        const std::uint64_t v = splitmix_of(state_.value()) >> 2;
         return v == 0 ? 1 : v;
     }
 

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "base/fnv.h"
+#include "base/hash.h"
 
 namespace arena {
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <functional>
 
-#include "base/fnv.h"
+#include "base/hash.h"
 #include "plugin/sched/round/launch.h"
 #include "plugin/sched/round/shares.h"
 #include "plugin/sched/round/stages.h"

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "base/fnv.h"
+#include "base/hash.h"
 
 namespace arena::array {
 

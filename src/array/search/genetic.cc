@@ -9,7 +9,7 @@
 #include "array/line.h"
 #include "array/list_rule.h"
 #include "array/search/polish.h"
-#include "array/search/random.h"
+#include "base/hash.h"
 
 namespace arena::array {
 
@@ -50,7 +50,7 @@ class Population {
     const Instance& instance_;
     Rules rules_;
     GeneticOptions options_;
-    Random random_;
+    SplitMix random_;
     std::vector<Individual> all_, children_;
     std::vector<double> wheel_;
     std::vector<char> chosen_;

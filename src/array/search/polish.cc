@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "array/line.h"
-#include "array/search/random.h"
+#include "base/hash.h"
 
 namespace arena::array {
 
@@ -72,7 +72,7 @@ class OrderCost {
 /// A move and how it is taken back.
 class Move {
   public:
-    Move(Random& random, const Order& order) {
+    Move(SplitMix& random, const Order& order) {
         const std::size_t n = order.size();
         from_ = random.below(n);
         const std::size_t low = from_ > reach ? from_ - reach : 0;
@@ -135,7 +135,7 @@ class RanksCost {
 template <typename Cost>
 std::vector<int> anneal(Cost& costs, std::vector<int> items, const PolishOptions& options,
                         const Deadline& deadline) {
-    Random random(options.seed);
+    SplitMix random(options.seed);
     double cost = costs.cost(items, 0);
     costs.keep();
     std::vector<int> best = items;

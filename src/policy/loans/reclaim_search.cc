@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "base/hash.h"
 #include "policy/loans/reclaim_state.h"
 
 namespace arena {
@@ -58,21 +59,6 @@ class Enumeration {
     ReclaimState state_;
     std::vector<ServerIndex> best_;
     double best_cost_ = 0, best_weight_ = 0;
-};
-
-/// splitmix64: small, and the same everywhere.
-class Dice {
-  public:
-    explicit Dice(std::uint64_t seed) : state_(seed) {}
-    std::size_t below(std::size_t n) {
-        std::uint64_t x = state_ += 0x9e3779b97f4a7c15U;
-        x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9U;
-        x = (x ^ (x >> 27)) * 0x94d049bb133111ebU;
-        return static_cast<std::size_t>(((x ^ (x >> 31)) >> 32) * n >> 32);
-    }
-
-  private:
-    std::uint64_t state_;
 };
 
 class TabuSearch {
@@ -197,7 +183,7 @@ class TabuSearch {
 
     const ReclaimProblem& problem_;
     ReclaimState state_;
-    Dice dice_;
+    SplitMix dice_;
     std::vector<std::int64_t> tabu_until_;
     std::vector<ServerIndex> best_;
     double best_cost_ = 0;
