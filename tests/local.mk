@@ -107,7 +107,7 @@ black_box_tests = \
 	tests/issues/i0016-a9-records-kept-once.t tests/issues/i0016-b5-place-and-time.t \
 	tests/issues/i0017-c1-private-cluster.t tests/issues/i0017-c2-pasted-plan.t \
 	tests/t0320-cluster-changes.t \
-	tests/t0330-installed.t tests/t0332-other-slurm.t tests/t0334-kept-config.t tests/t0336-reconfigures.t tests/t0338-topology.t tests/t0335-bare-debian.t \
+	tests/t0330-installed.t tests/t0332-other-slurm.t tests/t0334-kept-config.t tests/t0336-reconfigures.t tests/t0338-topology.t tests/t0339-boots.t tests/t0335-bare-debian.t \
 	tests/t0340-accounting.t \
 	tests/t0345-order.t tests/t0347-order-accounting.t tests/t0348-promise-restart.t \
 	tests/t0346-believed-work.t \
@@ -297,6 +297,8 @@ EXTRA_DIST += tests/rooms
 # ---- scheduler plug-in, without Slurm ---------------------------------------------------------
 sched_tests = tests/unit/test_slow_reports tests/unit/test_ordinary tests/unit/test_sched_rules tests/unit/test_scheduler tests/unit/test_scheduler_moves \
 	tests/unit/test_carriers tests/unit/test_profile_run tests/unit/test_profile_turns tests/unit/test_full_store tests/unit/test_spool_reader \
+sched_tests = tests/unit/test_slow_reports tests/unit/test_sched_rules tests/unit/test_scheduler tests/unit/test_scheduler_moves \
+	tests/unit/test_carriers tests/unit/test_profile_run tests/unit/test_profile_turns tests/unit/test_boots tests/unit/test_full_store tests/unit/test_spool_reader \
 	tests/unit/test_offer_book tests/unit/test_plan_desk tests/unit/test_request_cache \
 	tests/unit/test_scheduler_queue tests/unit/test_promise_watch tests/unit/test_history tests/unit/test_forecast \
 	tests/unit/test_scheduler_queue tests/unit/test_history tests/unit/test_belief tests/unit/test_forecast \

@@ -112,13 +112,13 @@ scontrol reconfigure
 
 # ---- a cancelled job while it is profiled -----------------------------------------------------------
 rm -f "$work/hangs"
-stand_in "touch $work/hangs; sleep 12; exit 1"
+stand_in "touch $work/hangs; sleep $nap"
 file=$(model 176)
 job=$(submit --arena-model="$file" --arena-batch=8 --arena-gpus=1 --arena-types=a100 -o /dev/null "$quick")
 ok "the profiler of a job that will be cancelled runs" wait_until "[[ -e $work/hangs ]]"
 scancel "$job"
 ok "a job can be cancelled while its model is profiled" wait_for_state "$job" CANCELLED
-ok "the carrier ends by itself" wait_until '[[ ! $(carrier) ]]' 60
+ok "the carrier ends with it" wait_until '[[ ! $(carrier) ]]' 60
 is "$(job_state "$job")" CANCELLED "and the cancelled job never comes back"
 
 stand_in

@@ -101,12 +101,20 @@ like "$(job_field "$job" AdminComment)" 'source=profiled' "with its profile"
 is "$(job_field "$job" Restarts)" 0 "and was never started before"
 ok "the node comes back" cluster node "$node" up
 
-# ---- cancelled jobs stay cancelled ---------------------------------------------------------------------------
+# ---- a run ends with the last job that wants it; cancelled jobs stay cancelled ---------------------------------------------------------------------------
 profiled 144 a40
+other=$(submit --arena-model="$(model 144)" --arena-batch=8 --arena-gpus=1 --arena-types=a40 -t 10 -o /dev/null "$quick")
+ok "another job waits for the same run" wait_for_reason "$other" 'profiling.r144' 20
+failures() { grep -c 'profiling for .* failed' "$cluster_dir/log/slurmctld.log"; }
+run=$(carrier) before=$(failures)
 scancel "$job"
 ok "a job is cancelled while it is profiled" wait_for_state "$job" CANCELLED
-touch "$work/gate"
-ok "its profile is imported all the same" wait_until "grep -q 'profiled r144 on a40' '$cluster_dir/log/slurmctld.log'" 60
+ok "rounds go on" two_rounds
+is "$(carrier)" "$run" "its run goes on for the other job"
+scancel "$other"
+ok "the run ends with that" wait_until '[[ ! $(carrier) ]]' 30
+ok "rounds go on" two_rounds
+is "$(failures)" "$before" "which is no failure"
 is "$(job_state "$job")" CANCELLED "and the job does not come back"
 is "$(sinfo -h -N -t drain,drained,draining,down -o %N)" "" "no node is drained or down"
 done_testing

@@ -11,6 +11,7 @@ libarena_sched_logic_la_SOURCES = \
 	plugin/sched/nodes/node_extra.h plugin/sched/nodes/node_extra.cc \
 	plugin/sched/nodes/slow_fact.h plugin/sched/nodes/slow_fact.cc \
 	plugin/sched/nodes/slow_links.h plugin/sched/nodes/slow_links.cc \
+	plugin/sched/nodes/boot_book.h plugin/sched/nodes/boot_book.cc \
 	plugin/sched/nodes/slow_nodes.h plugin/sched/nodes/slow_nodes.cc \
 	plugin/sched/nodes/node_book.h plugin/sched/nodes/node_book.cc \
 	plugin/sched/nodes/avoidance.h plugin/sched/nodes/avoidance.cc \

@@ -149,6 +149,7 @@ class ScriptedHost : public Host {
         calls.push_back("carrier " + spec.request.gpu_type + " " + spec.node);
         return {++next_id, false, false, {}};
     }
+    void end_carrier(JobId id) override { note("end carrier", id); }
     Started start_array(const ArrayCarrierSpec& spec) override {
         array_specs.push_back(spec);
         calls.push_back("array " + std::to_string(spec.lead) + " " + join(spec.nodes, ","));

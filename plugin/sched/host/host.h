@@ -141,6 +141,13 @@ inline JobId submitted_as(const JobView& job) { return job.array.id != 0 ? job.a
 /// What keeps others' jobs off a node, in Arena's name.
 enum class Fence { none, reserved, drained };
 
+/// Of a node that is not simply awake.
+enum class NodePower {
+    asleep,    ///< a job would wake it up
+    waking,    ///< it boots, for a job or by an administrator's word
+    unbooted,  ///< it did not within ResumeTimeout, a moment ago: see BootBook
+};
+
 /// What a node's record says for Arena.
 struct NodeRecord {
     std::string extra;  ///< its Extra field
@@ -157,6 +164,7 @@ struct CarrierView {
     bool finished = false;
     double start_s = 0, end_s = 0;
     std::uint32_t for_user = 0;  ///< whose job it measures for
+    bool cancelled = false;
 };
 
 /// A job of Arena's that ended by itself or by its time limit: neither failed nor cancelled.
@@ -173,6 +181,11 @@ struct ClusterView {
     double steady_s = 0;
     std::vector<std::int64_t> node_cpus, node_memory_mb;  ///< totals, by node index
     std::map<NodeIndex, NodeRecord> node_records;         ///< of those with an Extra or a fence
+    std::map<NodeIndex, NodePower> power;                 ///< of those that are not awake
+    [[nodiscard]] bool is(NodePower what, NodeIndex node) const {
+        const auto at = power.find(node);
+        return at != power.end() && at->second == what;
+    }
     /// A set that lacks nodes because they are avoided -> the set with them: see Avoidance.
     std::map<std::uint32_t, std::uint32_t> whole_sets;
     [[nodiscard]] std::uint32_t whole_set(std::uint32_t node_set) const {
@@ -392,6 +405,8 @@ class HostCarriers {
     /// On exactly its node and now, or not at all. What Slurm refused stays in its job list,
     /// cancelled.
     virtual CarrierStart start_carrier(const CarrierSpec&) = 0;
+    /// Cancels one that is not over: nobody waits for what it measures.
+    virtual void end_carrier(JobId) = 0;
     /// Whether measuring code may run as this user: never root or nobody, and SlurmUser only where
     /// slurmd itself runs as that user (a private cluster of one user).
     virtual bool may_profile_as(std::uint32_t user_id) = 0;

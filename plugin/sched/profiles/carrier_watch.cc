@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "base/count_text.h"
 #include "plugin/sched/host/one_word.h"
@@ -21,6 +22,21 @@ constexpr double silence_grace_s = 30, silence_told_s = 5;
 /// and not more often than each second.
 double progress_interval_s(const Config& config) {
     return std::max(config.profile_budget_s / 10, 1.0);
+}
+
+/// The first entry of that name has the power of the node.
+std::optional<NodeIndex> node_named(const ClusterView& view, const std::string& name) {
+    const auto& nodes = view.snapshot.nodes;
+    const auto at = std::find_if(nodes.begin(), nodes.end(),
+                                 [&](const NodeState& node) { return node.name == name; });
+    if (at == nodes.end()) return std::nullopt;
+    return static_cast<NodeIndex>(at - nodes.begin());
+}
+
+bool is(const ClusterView& view, NodePower power, const std::string& name) {
+    if (view.power.empty()) return false;
+    const auto node = node_named(view, name);
+    return node && view.is(power, *node);
 }
 
 /// Whether what is waited for may still come; the wait begins with the first question.
@@ -53,7 +69,11 @@ CarrierNews::What CarrierWatch::outcome_of(const Seen& seen) {
         if (before->status == ProfileStatus::failed) return failed(seen, before->reason);
         return CarrierNews::Nothing{};
     }
+    // Of an earlier life's nobody knows who cancelled it: it is tried again.
+    const bool unwanted = seen.watched.withdrawn || (seen.carrier.cancelled && !seen.watched.ours);
     const auto profile = spool_.result(seen.request.nonce);
+    const bool measured = profile && *profile && (*profile)->status != ProfileStatus::failed;
+    if (unwanted && !measured) return CarrierNews::Nothing{};
     if (!profile) {
         if (may_come(seen.watched.ended_s, seen.now_s, silence_grace_s))
             return CarrierNews::AwaitingResult{};
@@ -61,6 +81,8 @@ CarrierNews::What CarrierWatch::outcome_of(const Seen& seen) {
     }
     // On a shared file system the result may be seen a moment after the job's end.
     const bool absent = !*profile && profile->error().code == ErrorCode::no;
+    if (absent && seen.unbooted)
+        return failed(seen, seen.carrier.node + " did not boot within ResumeTimeout");
     if (absent && may_come(seen.watched.ended_s, seen.now_s, result_grace_s))
         return CarrierNews::AwaitingResult{};
     return take_result(seen, *profile);
@@ -106,6 +128,16 @@ std::string CarrierWatch::progress_of(const Seen& seen) {
     return watched.progress;
 }
 
+CarrierNews::Going CarrierWatch::going_on(const Seen& seen, const ClusterView& view) {
+    Watched& watched = seen.watched;
+    const std::string& node = seen.carrier.node;
+    const bool boots = is(view, NodePower::asleep, node) || is(view, NodePower::waking, node);
+    if (std::exchange(watched.boots, boots) && !boots) watched.booted_s = seen.now_s;
+    if (!boots) return {progress_of(seen), false, watched.booted_s};
+    const double left_s = view.snapshot.nodes[*node_named(view, node)].boot_s;
+    return {fmt::format(": {} boots, about {:.0f} s", node, left_s), true, watched.booted_s};
+}
+
 std::vector<CarrierNews> CarrierWatch::look(const ClusterView& view) {
     std::vector<CarrierNews> news;
     std::set<JobId> listed;
@@ -121,13 +153,18 @@ std::vector<CarrierNews> CarrierWatch::look(const ClusterView& view) {
             watched.done = true;
             continue;
         }
-        const Seen seen{carrier, *request,      {fingerprint(request->model), request->gpu_type},
-                        watched, view.steady_s, view.snapshot.time_s};
-        CarrierNews::What what = CarrierNews::Going{};
+        const Seen seen{carrier,
+                        *request,
+                        {fingerprint(request->model), request->gpu_type},
+                        watched,
+                        view.steady_s,
+                        view.snapshot.time_s,
+                        is(view, NodePower::unbooted, carrier.node)};
+        CarrierNews::What what = CarrierNews::Nothing{};
         if (carrier.finished)
             what = outcome_of(seen);
         else
-            what = CarrierNews::Going{progress_of(seen)};
+            what = going_on(seen, view);
         watched.done =
             carrier.finished && !std::holds_alternative<CarrierNews::AwaitingResult>(what);
         news.push_back({seen.key, carrier.id, carrier.node, std::move(what)});

@@ -4,6 +4,7 @@
 // remembers is a cache: the job list and the store are the truth.
 #pragma once
 
+#include <cmath>
 #include <map>
 #include <optional>
 #include <string>
@@ -20,7 +21,9 @@ namespace arena {
 struct CarrierNews {
     struct Nothing {};
     struct Going {
-        std::string progress;  ///< " 12/40, about 1 min"; "" before the run has told
+        std::string progress;         ///< " 12/40, about 1 min"; "" before the run has told
+        bool boots = false;           ///< its node does, and nothing is measured yet
+        double booted_s = -INFINITY;  ///< when that was over; minus infinity: nobody saw it boot
     };
     struct AwaitingResult {};  ///< it ended, and its result may still come
     struct Measured {};        ///< and is in the store
@@ -46,11 +49,20 @@ class CarrierWatch {
     /// with are not told of again.
     std::vector<CarrierNews> look(const ClusterView& view);
     void started(JobId carrier) { watched_[carrier].ours = true; }
+    /// It is cancelled, for nobody wants its result: what comes of it is no failure.
+    void withdrawn(JobId carrier) { watched_[carrier].withdrawn = true; }
+    [[nodiscard]] bool is_withdrawn(JobId carrier) const {
+        const auto at = watched_.find(carrier);
+        return at != watched_.end() && at->second.withdrawn;
+    }
 
   private:
     struct Watched {
         bool ours = false;  ///< seen running in this life: nobody has counted its failure yet
         bool done = false;  ///< its outcome was told
+        bool withdrawn = false;
+        bool boots = false;
+        double booted_s = -INFINITY;
         std::optional<double> ended_s;  ///< without a result so far
         std::string progress;
         double progress_s = 0;
@@ -61,10 +73,12 @@ class CarrierWatch {
         ProfileKey key;
         Watched& watched;
         double now_s, time_s;  ///< monotonic, of the wall
+        bool unbooted;         ///< its node did not wake up
     };
     [[nodiscard]] CarrierNews::What outcome_of(const Seen& seen);
     [[nodiscard]] CarrierNews::What take_result(const Seen& seen, const Result<Profile>& profile);
     [[nodiscard]] CarrierNews::What failed(const Seen& seen, const std::string& reason) const;
+    [[nodiscard]] CarrierNews::Going going_on(const Seen& seen, const ClusterView& view);
     [[nodiscard]] std::string progress_of(const Seen& seen);
     void tell_silence();
 

@@ -92,7 +92,10 @@ void ProfileBook::tell_failure(const ProfileKey& key, const std::string& node) {
 void ProfileBook::take_in(const CarrierNews& news) {
     RunMachine& run = run_of(news.key);
     if (const auto* going = std::get_if<CarrierNews::Going>(&news.what)) {
-        run.runs({news.carrier, turns_.began_s(news.carrier), going->progress});
+        // A run has begun when its node is up.
+        const double began_s =
+            going->boots ? INFINITY : std::max(turns_.began_s(news.carrier), going->booted_s);
+        run.runs({news.carrier, began_s, going->progress});
     } else if (std::holds_alternative<CarrierNews::AwaitingResult>(news.what)) {
         run.awaits_result({news.carrier, turns_.began_s(news.carrier)});
     } else if (std::holds_alternative<CarrierNews::Measured>(news.what)) {
@@ -106,6 +109,7 @@ void ProfileBook::take_in(const CarrierNews& news) {
 
 void ProfileBook::update(ClusterView& view) {
     places_.clear();
+    wanted_.clear();
     // One that never ran was counted when it could not start, and has no result to wait for.
     std::erase_if(view.carriers, [&](const CarrierView& c) {
         return !user_.known || c.user_id != user_.id || (c.finished && c.node.empty());
@@ -129,17 +133,27 @@ const std::vector<RunPlace>& ProfileBook::places(const ProfileNeed& need, const 
     return at->second;
 }
 
+/// So long a node may need to wake up that the run begins while it is waited for, and ends before
+/// an ordinary job that waits for the same nodes is to start.
+double ProfileBook::most_boot_s(const ProfileNeed& need, const ClusterView& view) const {
+    const double ordinary_s =
+        need.ordinary_start_s - view.snapshot.time_s - config_.profile_time_limit_s;
+    return std::min(need.wait_until_s - view.steady_s, ordinary_s);
+}
+
 /// The policy may go on to promise a node to a job that never starts there: that is waited for so
 /// long only.
 PlaceNeed ProfileBook::place_need(const ProfileNeed& need, const RunMachine& run,
                                   const ClusterView& view) {
     return {places(need, view), run.failures().nodes, turns_.kept_from(need.user_id, slots()),
-            run.has_yielded(view.steady_s) ? nullptr : need.taken};
+            run.has_yielded(view.steady_s) ? nullptr : need.taken, most_boot_s(need, view)};
 }
 
 /// From now on users that have had more runs leave it the nodes that it could go to.
 void ProfileBook::want(const ProfileNeed& need, const ClusterView& view) {
-    for (const RunPlace& place : places(need, view)) turns_.wants(need.user_id, place.node);
+    const double boot_s = most_boot_s(need, view);
+    for (const RunPlace& place : places(need, view))
+        if (can_wake(view, place.node, boot_s)) turns_.wants(need.user_id, place.node);
 }
 
 ProfileAnswer ProfileBook::closed(const ProfileNeed& need, const ClusterView& view) {
@@ -247,7 +261,12 @@ ProfileAnswer ProfileBook::started(const ProfileNeed& need, const RunPlace& plac
     nowhere_told_.erase(need.gpu_type);
     turns_.started(need.user_id, carrier, view.steady_s);
     carriers_.started(carrier);
-    run_of(key_of(need)).runs({carrier, view.steady_s, {}});
+    const bool boots = view.power.contains(place.node);
+    const double began_s = boots ? INFINITY : view.steady_s;
+    const std::string progress =
+        boots ? fmt::format(": {} boots, about {:.0f} s", node.name, node.boot_s) : "";
+    run_of(key_of(need)).runs({carrier, began_s, progress});
+    wanted_.insert(key_of(need));
     ++running_;
     view.carriers.push_back({.id = carrier,
                              .user_id = user_.id,
@@ -256,7 +275,7 @@ ProfileAnswer ProfileBook::started(const ProfileNeed& need, const RunPlace& plac
                              .start_s = view.snapshot.time_s,
                              .for_user = need.user_id});
     give_to_node(view.snapshot.nodes, place.node, -1, -spec.cpus, -spec.memory_mb);
-    return going_on(need, carrier, view.steady_s, {});
+    return going_on(need, carrier, began_s, progress);
 }
 
 ProfileAnswer ProfileBook::resting(const std::string& node, const ProfileNeed& need,
@@ -267,6 +286,22 @@ ProfileAnswer ProfileBook::resting(const std::string& node, const ProfileNeed& n
     run.fails(node, why, now_s);
     tell_failure(key, node);
     return {ProfileState::stand_in, why};
+}
+
+ProfileAnswer ProfileBook::left_asleep(const std::string& node, const ProfileNeed& need,
+                                       const ClusterView& view) const {
+    for (const auto& [index, power] : view.power)
+        if (power == NodePower::unbooted && view.snapshot.nodes[index].name == node)
+            return {ProfileState::stand_in, node + " did not boot when it was to"};
+    const auto& nodes = view.snapshot.nodes;
+    const auto at = std::find_if(nodes.begin(), nodes.end(),
+                                 [&](const NodeState& state) { return state.name == node; });
+    const double left_s = std::max(need.wait_until_s - view.steady_s, 0.0);
+    return {
+        ProfileState::stand_in,
+        fmt::format("no {} to profile on is awake, and {} needs about {:.0f} s to boot: {:.0f} s "
+                    "are left of profile.max_wait_s",
+                    need.gpu_type, node, at->boot_s, left_s)};
 }
 
 ProfileAnswer ProfileBook::not_placed(const RunPlacement& placement, const ProfileNeed& need,
@@ -286,6 +321,7 @@ ProfileAnswer ProfileBook::not_placed(const RunPlacement& placement, const Profi
     if (placement.outcome == Outcome::behind_users) return behind_users(need);
     if (placement.outcome == Outcome::resting)
         return resting(placement.node, need, key, view.steady_s);
+    if (placement.outcome == Outcome::asleep) return left_asleep(placement.node, need, view);
     return {ProfileState::stand_in, "no free " + need.gpu_type + " to profile on"};
 }
 
@@ -305,6 +341,22 @@ ProfileAnswer ProfileBook::start(const ProfileNeed& need, const ProfileKey& key,
         if (start.id != 0) return started(need, *placement.place, spec, start.id, view);
         note_refusal(need, *placement.place, start, view);
         if (auto answer = refused_to_user(need, view)) return *std::move(answer);
+    }
+}
+
+void ProfileBook::keep_for(const std::string& fingerprint, const Request& request) {
+    for (auto at = runs_.lower_bound({fingerprint, {}});
+         at != runs_.end() && at->first.first == fingerprint; ++at)
+        if (at->second.has_carrier() && allows_type(request, at->first.second))
+            wanted_.insert(at->first);
+}
+
+void ProfileBook::end_unwanted() {
+    for (auto& [key, run] : runs_) {
+        const auto* running = std::get_if<RunMachine::Running>(&run.state());
+        if (!running || wanted_.contains(key) || carriers_.is_withdrawn(running->carrier)) continue;
+        carriers_.withdrawn(running->carrier);
+        host_.end_carrier(running->carrier);
     }
 }
 

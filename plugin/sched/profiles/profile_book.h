@@ -53,6 +53,11 @@ class ProfileBook {
     /// Whether require() would start one beside what is taken: then it matters who else takes
     /// something.
     [[nodiscard]] bool would_take(const ProfileNeed& need, const ClusterView& view);
+    /// A job that still waits would use what is measured of its model on the types that it may
+    /// have. Say so of each in a round, before end_unwanted().
+    void keep_for(const std::string& fingerprint, const Request& request);
+    /// Ends the runs that no waiting job would use any more, whoever asked for them.
+    void end_unwanted();
     [[nodiscard]] std::size_t running() const { return running_; }
     [[nodiscard]] std::uint64_t imported() const { return imported_; }
     [[nodiscard]] std::uint64_t failed() const { return failed_; }
@@ -83,6 +88,7 @@ class ProfileBook {
 
     const std::vector<RunPlace>& places(const ProfileNeed& need, const ClusterView& view);
     PlaceNeed place_need(const ProfileNeed& need, const RunMachine& run, const ClusterView& view);
+    [[nodiscard]] double most_boot_s(const ProfileNeed& need, const ClusterView& view) const;
     void want(const ProfileNeed& need, const ClusterView& view);
     ProfileAnswer start(const ProfileNeed& need, const ProfileKey& key, ClusterView& view);
     [[nodiscard]] CarrierSpec carrier_for(const ProfileNeed& need, const RunPlace& place,
@@ -91,6 +97,8 @@ class ProfileBook {
                           JobId carrier, ClusterView& view);
     void note_refusal(const ProfileNeed& need, const RunPlace& place, const CarrierStart& start,
                       ClusterView& view);
+    [[nodiscard]] ProfileAnswer left_asleep(const std::string& node, const ProfileNeed& need,
+                                            const ClusterView& view) const;
     ProfileAnswer not_placed(const RunPlacement& placement, const ProfileNeed& need,
                              const ProfileKey& key, const ClusterView& view);
     ProfileAnswer resting(const std::string& node, const ProfileNeed& need, const ProfileKey& key,
@@ -104,6 +112,7 @@ class ProfileBook {
     ProfileTurns turns_;
     RunRefusals refusals_;
     std::map<ProfileKey, RunMachine> runs_;
+    std::set<ProfileKey> wanted_;  ///< of the runs, in this round
     /// Of this round, by the nodes of a job, GPU type and partitions.
     std::map<std::tuple<const void*, std::string, std::string>, std::vector<RunPlace>> places_;
     std::set<std::string> nowhere_told_;  ///< GPU types

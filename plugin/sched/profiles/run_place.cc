@@ -68,6 +68,17 @@ std::set<std::string> resting_nodes(const PlaceNeed& need, const ClusterView& vi
     return names;
 }
 
+bool is_awake(const ClusterView& view, NodeIndex node) { return !view.power.contains(node); }
+
+/// One that is free and that a run may not wake up.
+const RunPlace* sleeping_place(const PlaceNeed& need, const ClusterView& view) {
+    for (const RunPlace& place : need.places)
+        if (!can_wake(view, place.node, need.most_boot_s) &&
+            (view.is(NodePower::unbooted, place.node) || has_room(view, place.node)))
+            return &place;
+    return nullptr;
+}
+
 /// Runs that have a node which this one could use.
 std::size_t runs_on(const std::vector<RunPlace>& places, const ClusterView& view) {
     const auto could_use = [&](const std::string& name) {
@@ -82,6 +93,11 @@ std::size_t runs_on(const std::vector<RunPlace>& places, const ClusterView& view
 }
 
 }  // namespace
+
+bool can_wake(const ClusterView& view, NodeIndex node, double most_boot_s) {
+    if (is_awake(view, node)) return true;
+    return !view.is(NodePower::unbooted, node) && view.snapshot.nodes[node].boot_s <= most_boot_s;
+}
 
 RunRefusals::RunRefusals(double backoff_s)
     : nodes(node_pace), partitions(partition_pace(backoff_s)), users(partition_pace(backoff_s)) {}
@@ -136,16 +152,24 @@ const RunPlace* pick_place(const PlaceNeed& need, const ClusterView& view,
                            const RunRefusals& refusals) {
     if (!need.kept || resting_nodes(need, view, refusals).size() >= max_resting) return nullptr;
     const double now_s = view.steady_s;
+    // One that sleeps is woken up only when none is awake; where a run failed another is tried only
+    // when there is no other node.
+    enum Rank { untried, refused, sleeping, failed, none };
     const RunPlace* best = nullptr;
+    Rank least = none;
     for (const RunPlace& place : need.places) {
         const std::string& node = view.snapshot.nodes[place.node].name;
         if (is_kept(need, place.node)) continue;
         if (!has_room(view, place.node, taken_of(need.taken, place.node))) continue;
         if (refusals.partitions.rests(place.asked, now_s)) continue;
         if (refusals.nodes.rests(node, now_s) || has_run(view, node)) continue;
-        if (!need.failed_on.contains(node) && !refusals.nodes.refused(node)) return &place;
-        // A node that failed or refused once is tried again only when there is no other.
-        if (!best) best = &place;
+        if (!can_wake(view, place.node, need.most_boot_s)) continue;
+        const Rank rank = need.failed_on.contains(node)  ? failed
+                          : !is_awake(view, place.node)  ? sleeping
+                          : refusals.nodes.refused(node) ? refused
+                                                         : untried;
+        if (rank == untried) return &place;
+        if (rank < least) least = rank, best = &place;
     }
     return best;
 }
@@ -165,8 +189,10 @@ RunPlacement place_run(const PlaceNeed& need, const ClusterView& view,
                                   [&](const RunPlace& place) { return is_kept(need, place.node); }))
         return {.outcome = Outcome::behind_users};
     const std::set<std::string> resting = resting_nodes(need, view, refusals);
-    if (resting.empty()) return {};
-    return {.outcome = Outcome::resting, .node = *resting.begin()};
+    if (!resting.empty()) return {.outcome = Outcome::resting, .node = *resting.begin()};
+    if (const RunPlace* place = sleeping_place(need, view))
+        return {.outcome = Outcome::asleep, .node = view.snapshot.nodes[place->node].name};
+    return {};
 }
 
 /// The same of whichever node of the partition it goes to, as far as that is free: then what Slurm

@@ -32,6 +32,8 @@ struct ProfileNeed {
     const std::vector<Taken>* taken = nullptr;  ///< of each node, by jobs before it; null: nothing
     double eligible_s = 0;                      ///< since when it may run
     double ordinary_start_s = INFINITY;         ///< as in JobView
+    /// Of the monotonic clock: a run that has not begun by then is not waited for.
+    double wait_until_s = INFINITY;
 };
 
 /// A node that could measure, and through which partition.
@@ -69,7 +71,12 @@ struct PlaceNeed {
     /// Nodes that users before this one could have, by index; nothing: they take all turns.
     std::optional<std::vector<bool>> kept;
     const std::vector<Taken>* taken = nullptr;  ///< as in ProfileNeed
+    double most_boot_s = INFINITY;  ///< a node that needs longer to wake up is left asleep
 };
+
+/// Whether a run may go to the node as far as its power is concerned: it is awake, or wakes up soon
+/// enough. None goes to one that did not wake up a moment ago.
+bool can_wake(const ClusterView& view, NodeIndex node, double most_boot_s);
 
 struct RunPlacement {
     enum class Outcome {
@@ -79,12 +86,13 @@ struct RunPlacement {
         behind_runs,   ///< runs have them, which end soon, in the order of their jobs
         behind_users,  ///< those are kept for users who have had fewer runs
         resting,       ///< they refused a moment ago
+        asleep,        ///< one that is free would have to boot, and that lasts too long or failed
         none_free,
     };
     Outcome outcome = Outcome::none_free;
     const RunPlace* place = nullptr;  ///< found
     std::size_t runs = 0;             ///< behind_runs
-    std::string node = {};            ///< resting: the first of them
+    std::string node = {};            ///< resting, asleep: the first of them
 };
 
 /// The place for it beside what is taken; null: there is none now.

@@ -52,6 +52,7 @@ Books::Books(Host& host, Config config, std::vector<GpuType> hardware, Calibrati
       profiles(host, site.config, measurements),
       offers(site.config, site.hardware, std::move(calibration), measurements, std::move(limits)),
       nodes(slowdown_rules(site.config)),
+      boots(site.config.profile_backoff_s),
       loans(host, site.config, nodes),
       checks(host, site.config, measurements, nodes, profiles.user()),
       arrays(host, site.config),

@@ -13,6 +13,7 @@
 #include "plugin/sched/checks/check_book.h"
 #include "plugin/sched/history/job_history.h"
 #include "plugin/sched/loans/loan_book.h"
+#include "plugin/sched/nodes/boot_book.h"
 #include "plugin/sched/nodes/node_book.h"
 #include "plugin/sched/plans/offer_book.h"
 #include "plugin/sched/profiles/measurements.h"
@@ -108,6 +109,7 @@ struct Books {
     RequestCache requests;
     JobClocks clocks;
     NodeBook nodes;
+    BootBook boots;
     LoanBook loans;
     CheckBook checks;
     ArrayBook arrays;

@@ -90,6 +90,7 @@ class Intake {
 
   private:
     void avoid_nodes();
+    void keep_profile_run(const JobView& job);
     void consider(const JobView& job);
     void follow_running(const JobView& job, const SharedRequest& wanted);
     void follow_checkpointing(const JobView& job, const SharedRequest& wanted, const Offer& plan);
@@ -169,6 +170,7 @@ Intake::Intake(ClusterView view, Books& books) : books_(books), config_(books.si
     books_.loans.new_round(view_);
     books_.loans.impose(books_.imposed);
     books_.arrays.new_round(view_);
+    books_.boots.new_round(view_);
     avoid_nodes();
     move_arrays(view_, books_);
     books_.checks.start(view_);
@@ -181,7 +183,11 @@ Intake::Intake(ClusterView view, Books& books) : books_(books), config_(books.si
 }
 
 void Intake::avoid_nodes() {
-    Avoidance avoidance(view_, books_.nodes.avoidance(), books_.leaving);
+    AvoidedNodes avoided = books_.nodes.avoidance();
+    for (const auto& [node, power] : view_.power)
+        if (power == NodePower::unbooted) avoided.nodes.push_back(node);
+    std::sort(avoided.nodes.begin(), avoided.nodes.end());
+    Avoidance avoidance(view_, avoided, books_.leaving);
     for (JobView& job : view_.jobs)
         if (!job.changing) avoidance.restrict(job);
 }
@@ -190,6 +196,7 @@ Round Intake::run(const Stopping& stopping) {
     if (config_.array_enabled) add_siblings();
     for (const JobView& job : view_.jobs)
         if (!stopping()) consider(job);
+    if (!stopping()) books_.profiles.end_unwanted();
     // Profile runs that began meanwhile have taken nodes.
     round_.snapshot.nodes = free_nodes(round_);
     for (const Occupied& held : view_.running)
@@ -228,7 +235,20 @@ void Intake::sort_jobs() {
     round_.snapshot.jobs = std::move(jobs);
 }
 
+/// Whatever keeps it from being planned now: who is still in the queue may want its numbers.
+void Intake::keep_profile_run(const JobView& job) {
+    if (books_.profiles.running() == 0 || job.facts.state != HostJobState::pending) return;
+    SharedRequest wanted;
+    if (!job.changing)
+        wanted = books_.requests.get(job.id, job.record, job.comment);
+    else if (const auto known = books_.statuses.find(job.id); known != books_.statuses.end())
+        wanted = known->second.wanted;
+    if (wanted && wanted->problem.empty() && !wanted->off)
+        books_.profiles.keep_for(wanted->fingerprint, wanted->request);
+}
+
 void Intake::consider(const JobView& job) {
+    keep_profile_run(job);
     if (job.changing) return;
     const SharedRequest wanted = books_.requests.get(job.id, job.record, job.comment);
     const bool saves = job.facts.mark && job.facts.mark->phase == Phase::checkpointing;
@@ -262,7 +282,11 @@ void Intake::note_avoided(const JobView& job, JobStatus& status) const {
         if (view_.snapshot.nodes[index].same_node) continue;
         const std::string& node = view_.snapshot.nodes[index].name;
         const std::string why = books_.nodes.why(node);
-        status.avoids.push_back(node + ": " + (why.empty() ? "it was to leave it" : why));
+        const bool unbooted = view_.is(NodePower::unbooted, index);
+        status.avoids.push_back(node + ": " +
+                                (unbooted      ? "it did not boot"
+                                 : why.empty() ? "it was to leave it"
+                                               : why));
     }
 }
 
@@ -639,6 +663,7 @@ ProfileNeed Intake::profile_need(const JobView& job, const EffectiveRequest& wan
     need.eligible_s = job.eligible_s;
     need.ordinary_start_s = job.ordinary_start_s;
     need.taken = &round_.ahead.taken;
+    need.wait_until_s = books_.clocks.profile_wait_since_s(job.id) + config_.profile_max_wait_s;
     return need;
 }
 

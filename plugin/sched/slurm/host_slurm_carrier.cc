@@ -153,6 +153,14 @@ CarrierStart create_carrier(const CarrierSpec& spec) {
     return {0, true, false, "slurmctld is stopping"};
 }
 
+void cancel_carrier(JobId id) {
+    ActionLock lock;
+    job_record_t* job = lock ? find_job_record(id) : nullptr;
+    if (!job || !carrier_request(job) || IS_JOB_FINISHED(job) || IS_JOB_COMPLETING(job)) return;
+    info("arena: JobId=%u cancelled: no job waits for what it measures any more", id);
+    cancel_made(job);
+}
+
 class SlurmHost : public Host {
   public:
     SlurmHost(std::int64_t slice_ms, std::string lent_in, const std::atomic<bool>& stopping)
@@ -229,6 +237,7 @@ class SlurmHost : public Host {
     }
     void note_progress(JobId id) override { note_job_progress(id); }
     CarrierStart start_carrier(const CarrierSpec& spec) override { return create_carrier(spec); }
+    void end_carrier(JobId id) override { cancel_carrier(id); }
     Started start_array(const ArrayCarrierSpec& spec) override { return start_array_carrier(spec); }
     void end_array(JobId id, bool at_once) override { end_array_carrier(id, at_once); }
     bool leave_array(JobId id, const std::vector<JobId>& members, const Move& move,

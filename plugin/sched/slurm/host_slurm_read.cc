@@ -201,6 +201,7 @@ CarrierView carrier_of(const job_record_t* job, const char* request) {
     carrier.request = request;
     carrier.node = text_of(job->nodes);
     carrier.finished = IS_JOB_FINISHED(job) && !IS_JOB_COMPLETING(job);
+    carrier.cancelled = IS_JOB_CANCELLED(job);
     carrier.start_s = static_cast<double>(job->start_time);
     carrier.end_s = static_cast<double>(job->end_time);
     carrier.for_user = carrier_for_user(job);

@@ -46,11 +46,21 @@ bool node_takes_jobs(const node_record_t* node) {
            (bit_test(share_node_bitmap, bit) || bit_test(idle_node_bitmap, bit));
 }
 
-/// ResumeTimeout for one that sleeps or wakes up.
+/// As power_save.c says it when it takes a node down that did not boot in time.
+constexpr std::string_view not_resumed = "ResumeTimeout reached";
+
+std::optional<NodePower> power_of(const node_record_t* node) {
+    if (IS_NODE_DOWN(node) && node->reason && text_of(node->reason).starts_with(not_resumed))
+        return NodePower::unbooted;
+    if (IS_NODE_POWERING_UP(node) || IS_NODE_POWER_UP(node)) return NodePower::waking;
+    if (IS_NODE_POWERED_DOWN(node) || IS_NODE_POWERING_DOWN(node)) return NodePower::asleep;
+    return std::nullopt;
+}
+
+/// ResumeTimeout, its partitions' or the cluster's, for one that sleeps or wakes up.
 double boot_s(const node_record_t* node) {
-    const bool sleeps = IS_NODE_POWERED_DOWN(node) || IS_NODE_POWERING_DOWN(node) ||
-                        IS_NODE_POWERING_UP(node) || IS_NODE_POWER_UP(node);
-    return sleeps ? slurm_conf.resume_timeout : 0;
+    const std::uint16_t own = node->resume_timeout;
+    return own == NO_VAL16 || own == INFINITE16 ? slurm_conf.resume_timeout : own;
 }
 
 /// An entry for each GPU type.
@@ -58,7 +68,7 @@ std::vector<NodeState> read_node(const node_record_t* node) {
     std::vector<GpuCount> counts;
     if (node->gres_list) list_for_each_ro(node->gres_list, add_gpus, &counts);
     if (counts.empty()) counts.emplace_back();
-    const bool takes_jobs = node_takes_jobs(node);
+    const bool takes_jobs = node_takes_jobs(node), is_awake = !power_of(node);
     std::vector<NodeState> parts;
     for (const GpuCount& gpus : counts) {
         NodeState& state = parts.emplace_back();
@@ -71,7 +81,7 @@ std::vector<NodeState> read_node(const node_record_t* node) {
         state.free_memory_mb = static_cast<std::int64_t>(node->real_memory - node->mem_spec_limit);
         state.same_node = parts.size() > 1;
         state.weight = node->config_ptr->weight;
-        state.boot_s = boot_s(node);
+        state.boot_s = is_awake ? 0 : boot_s(node);
     }
     return parts;
 }
@@ -251,7 +261,9 @@ NodeTable read_nodes(ClusterView& view) {
         if (auto record = node_record(node, reserved))
             view.node_records.emplace(static_cast<NodeIndex>(view.snapshot.nodes.size()),
                                       *std::move(record));
+        const auto power = power_of(node);
         for (NodeState& state : read_node(node)) {
+            if (power) view.power[static_cast<NodeIndex>(view.snapshot.nodes.size())] = *power;
             state.leaf = network.leaf_of[static_cast<std::size_t>(i)];
             view.node_cpus.push_back(state.free_cpus);
             view.node_memory_mb.push_back(state.free_memory_mb);

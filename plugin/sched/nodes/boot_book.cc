@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// See boot_book.h.
+#include "plugin/sched/nodes/boot_book.h"
+
+#include <algorithm>
+
+namespace arena {
+
+void BootBook::take_in(const NodeState& node, std::optional<NodePower> power, double now_s) {
+    if (!power && !known_.contains(node.name)) return;
+    Known& known = known_[node.name];
+    known.gpu_type = node.gpu_type;
+    if (!power && node.up) {
+        if (known.waking_since_s) known.took_s = std::max(now_s - *known.waking_since_s, 1.0);
+        known.failed_s = -INFINITY;
+    }
+    if (power == NodePower::unbooted) known.failed_s = now_s;
+    if (power != NodePower::waking)
+        known.waking_since_s.reset();
+    else if (!known.waking_since_s)
+        known.waking_since_s = now_s;
+}
+
+double BootBook::boot_s(const NodeState& node, const Known* known, double now_s) const {
+    double needed_s = node.boot_s;
+    if (known && known->took_s > 0)
+        needed_s = known->took_s;
+    else if (const auto at = longest_.find(node.gpu_type); at != longest_.end())
+        needed_s = at->second;
+    const bool wakes = known && known->waking_since_s;
+    return std::max(wakes ? needed_s - (now_s - *known->waking_since_s) : needed_s, 1.0);
+}
+
+void BootBook::new_round(ClusterView& view) {
+    if (view.power.empty() && known_.empty()) return;
+    std::vector<NodeState>& nodes = view.snapshot.nodes;
+    const double now_s = view.steady_s;
+    for (NodeIndex n = 0; n < nodes.size(); ++n) {
+        if (nodes[n].same_node) continue;
+        const auto power = view.power.find(n);
+        take_in(nodes[n], power == view.power.end() ? std::nullopt : std::optional(power->second),
+                now_s);
+    }
+    longest_.clear();
+    for (const auto& [name, known] : known_)
+        if (known.took_s > 0)
+            longest_[known.gpu_type] = std::max(longest_[known.gpu_type], known.took_s);
+    for (NodeIndex n = 0; n < nodes.size(); ++n) {
+        const auto known = known_.find(nodes[n].name);
+        if (known != known_.end() && now_s < known->second.failed_s + rest_s_)
+            view.power[n] = NodePower::unbooted;
+        if (nodes[n].boot_s > 0)
+            nodes[n].boot_s =
+                boot_s(nodes[n], known == known_.end() ? nullptr : &known->second, now_s);
+    }
+}
+
+}  // namespace arena
