@@ -252,6 +252,11 @@ libarena_sim_slow_la_SOURCES = \
 	src/sim/slow/slowdowns.h src/sim/slow/slowdowns.cc \
 	# end
 
+noinst_LTLIBRARIES += libarena_sim_power.la
+libarena_sim_power_la_SOURCES = \
+	src/sim/power/power.h src/sim/power/power.cc \
+	# end
+
 noinst_LTLIBRARIES += libarena_sim.la
 libarena_sim_la_SOURCES = \
 	src/sim/generate.h src/sim/generate.cc \
@@ -272,7 +277,7 @@ libarena_sim_la_SOURCES = \
 	src/sim/simulator_slow.cc \
 	src/sim/workload.h src/sim/workload.cc \
 	# end
-sim_libs = libarena_sim.la libarena_html.la libarena_sim_slow.la libarena_slowdown.la $(sim_loans_libs)
+sim_libs = libarena_sim.la libarena_html.la libarena_sim_power.la libarena_sim_slow.la libarena_slowdown.la $(sim_loans_libs)
 
 noinst_LTLIBRARIES += libarena_slowdown_truth.la
 libarena_slowdown_truth_la_SOURCES = \

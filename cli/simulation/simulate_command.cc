@@ -170,6 +170,15 @@ void print_network(const std::vector<sim::Metrics>& runs) {
     }
 }
 
+void print_power(const std::vector<sim::Metrics>& runs) {
+    constexpr double hour_s = 3600;
+    for (const sim::Metrics& run : runs)
+        if (run.power)
+            fmt::print("{}: {}, {:.0f} of {:.0f} node-hours awake\n", run.policy,
+                       counted(run.power->boots, "boot"), run.power->awake_node_s / hour_s,
+                       run.power->node_s / hour_s);
+}
+
 void print_bound(const Answers& answers) {
     fmt::print("No policy has a mean JCT below {:.0f} s ({:.0f} s were each job alone).\n",
                answers.bound->mean_jct_s, answers.bound->alone_s);
@@ -207,6 +216,7 @@ void print_text(const Answers& answers) {
     if (!answers.runs.empty() && !answers.runs.front().beside.empty()) print_beside(answers.runs);
     print_liars(answers.runs);
     print_network(answers.runs);
+    print_power(answers.runs);
     if (!answers.runs.empty() && answers.runs.front().slow) print_slowdowns(answers.runs);
     if (answers.bound) print_bound(answers);
     if (!answers.runs.empty() && answers.runs.front().dropped > 0) {

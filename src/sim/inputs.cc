@@ -19,6 +19,7 @@ namespace {
 
 constexpr double longest_iteration_s = 300;  // as the published simulator
 constexpr double latest_s = 1e12;
+constexpr double longest_power_s = 1e7;
 /// Rows may be late by this share of the trace's span.
 constexpr double tolerated_disorder = 0.01;
 
@@ -32,11 +33,27 @@ void keep(const Result<T>& result, T& out, std::optional<Error>& error) {
     }
 }
 
+void read_power(const YamlNode& item, std::string_view file, std::optional<Error>& error,
+                NodeGroup& out) {
+    for (const auto& [key, value] :
+         {std::pair("boot_s", &out.power.boot_s), std::pair("suspend_s", &out.power.suspend_s)})
+        if (const YamlNode* said = item.find(key))
+            keep(yaml_number(*said, file, key, 1, longest_power_s), *value, error);
+    if (error || (item.find("boot_s") == nullptr && item.find("suspend_s") == nullptr)) return;
+    if (out.power.boot_s == 0 || out.power.suspend_s == 0)
+        error = usage_error(
+            "boot_s and suspend_s: give both, the seconds that a node boots and those that it is "
+            "idle before it falls asleep",
+            item.where(file));
+    else if (out.inference)
+        error = usage_error("suspend_s: nodes of inference do not sleep", item.where(file));
+}
+
 void read_group(const YamlNode& item, std::string_view file, std::optional<Error>& error,
                 NodeGroup& out) {
     if (const Status s = yaml_check_keys(item, file,
                                          {"gpu_type", "count", "gpus_per_node", "name", "inference",
-                                          "leaf_nodes", "pod_leaves"});
+                                          "leaf_nodes", "pod_leaves", "boot_s", "suspend_s"});
         !s) {
         error = s.error();
         return;
@@ -64,6 +81,7 @@ void read_group(const YamlNode& item, std::string_view file, std::optional<Error
     if (!error && out.pod_leaves > 0 && out.leaf_nodes == 0)
         error = usage_error("pod_leaves: needs leaf_nodes, the nodes below a leaf switch",
                             item.where(file));
+    read_power(item, file, error, out);
     if (!error && out.gpu_type.empty()) {
         error = usage_error("gpu_type: must not be empty", item.where(file));
     }

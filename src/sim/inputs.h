@@ -13,6 +13,7 @@
 
 #include "base/result.h"
 #include "core/offer.h"
+#include "sim/power/power.h"
 
 namespace arena::sim {
 
@@ -24,6 +25,7 @@ struct NodeGroup {
     bool inference = false;  ///< they are inference's: jobs may use them while they are lent
     std::int64_t leaf_nodes = 0;  ///< nodes below a leaf switch; 0: nothing is known of the network
     std::int64_t pod_leaves = 0;  ///< leaves of a pod; 0: all hang on one switch
+    PowerRule power;              ///< none of inference's sleeps
     bool operator==(const NodeGroup&) const = default;
 };
 
@@ -39,9 +41,9 @@ struct Cluster {
     bool operator==(const Cluster&) const = default;
 };
 
-/// `nodes:` a list of {gpu_type, count, gpus_per_node, name, inference, leaf_nodes, pod_leaves},
-/// `inter_gbps_per_node`, `oversubscription:` {leaf, pod}, `accounts:` a map of shares. All groups
-/// or none have leaf_nodes. At most limits::gpus nodes.
+/// `nodes:` a list of {gpu_type, count, gpus_per_node, name, inference, leaf_nodes, pod_leaves,
+/// boot_s, suspend_s}, `inter_gbps_per_node`, `oversubscription:` {leaf, pod}, `accounts:` a map of
+/// shares. All groups or none have leaf_nodes. At most limits::gpus nodes.
 Result<Cluster> parse_cluster(std::string_view text, std::string_view name);
 
 struct TraceJob {

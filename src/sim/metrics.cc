@@ -153,6 +153,11 @@ std::string metrics_json(const Metrics& m) {
         json["network"] = {{"placements", m.network->placements},
                            {"in_one_leaf", m.network->in_one_leaf},
                            {"leaves", m.network->leaves}};
+    constexpr double hour_s = 3600;
+    if (m.power)
+        json["power"] = {{"boots", m.power->boots},
+                         {"awake_node_hours", m.power->awake_node_s / hour_s},
+                         {"node_hours", m.power->node_s / hour_s}};
     for (const Beside& b : m.beside) json["beside"][b.policy] = json_of(b);
     return dump_json(json);
 }

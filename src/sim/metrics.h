@@ -11,6 +11,7 @@
 
 #include "policy/order/promises.h"
 #include "sim/loans/loan_metrics.h"
+#include "sim/power/power.h"
 #include "sim/slow/slowdowns.h"
 
 namespace arena::sim {
@@ -113,6 +114,7 @@ struct Metrics {
     std::optional<SlowMetrics> slow;        ///< where slowdowns were simulated
     std::optional<LiarMetrics> liars;       ///< where users lied
     std::optional<NetworkMetrics> network;  ///< where the cluster has leaf switches
+    std::optional<PowerMetrics> power;      ///< where nodes sleep
     std::vector<Beside> beside;             ///< where it was asked for
     std::vector<JobOutcome> outcomes;       ///< by job
     std::vector<Stay> stays;                ///< by end; only when asked for

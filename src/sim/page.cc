@@ -131,6 +131,18 @@ constexpr Column columns[] = {
     {"restarts/job", per_job, -1},
 };
 
+constexpr Column power_columns[] = {
+    {"boots", [](const Metrics& m) { return static_cast<double>(m.power->boots); }, -1},
+    {"node-hours awake", [](const Metrics& m) { return m.power->awake_node_s / 3600; }, -1},
+};
+
+std::vector<Column> columns_of(const std::vector<Metrics>& runs) {
+    std::vector<Column> all(std::begin(columns), std::end(columns));
+    if (runs.front().power)
+        all.insert(all.end(), std::begin(power_columns), std::end(power_columns));
+    return all;
+}
+
 /// Whether no other run does better in the column, and some do worse.
 bool is_best(const std::vector<Metrics>& runs, const Metrics& m, const Column& column) {
     bool worse = false;
@@ -145,7 +157,7 @@ bool is_best(const std::vector<Metrics>& runs, const Metrics& m, const Column& c
 std::string metrics_row(const std::vector<Metrics>& runs, const Metrics& m,
                         const std::optional<Bound>& bound) {
     std::string out = fmt::format("<tr><th scope=\"row\">{}</th>", escaped(m.policy));
-    for (const Column& c : columns) {
+    for (const Column& c : columns_of(runs)) {
         const double value = c.value(m);
         out += fmt::format("<td{}>{}</td>", is_best(runs, m, c) ? " class=\"best\"" : "",
                            c.is_percent ? fmt::format("{:.1f}%", 100 * value) : readable(value));
@@ -159,7 +171,8 @@ std::string metrics_table(const std::vector<Metrics>& runs, const std::optional<
     std::string out =
         "<div class=\"wide\"><table><caption>JCT counts unfinished jobs until the end. The best of "
         "a column is bold.</caption><thead><tr><th scope=\"col\">policy</th>";
-    for (const Column& c : columns) out += fmt::format("<th scope=\"col\">{}</th>", c.name);
+    for (const Column& c : columns_of(runs))
+        out += fmt::format("<th scope=\"col\">{}</th>", c.name);
     if (bound) out += "<th scope=\"col\">above the bound</th>";
     out += "</tr></thead><tbody>\n";
     for (const Metrics& m : runs) out += metrics_row(runs, m, bound);

@@ -14,6 +14,7 @@
 
 #include "policy/fabric.h"
 #include "sim/loans/lending.h"
+#include "sim/power/power.h"
 #include "sim/simulator.h"
 #include "sim/slow/slow_cluster.h"
 #include "sim/slow/slow_watch.h"
@@ -36,6 +37,7 @@ struct Live {
     std::uint32_t version = 0;  ///< of its completion event
     double gpu_s = 0;           ///< held before these GPUs
     double held_s = 0;          ///< time with GPUs before these
+    double boot_s = 0;          ///< that these GPUs' nodes had to boot first
     double demand_gpu_s = 0;    ///< asked for by all jobs present, until this one came
     SlowWatch slow = {};        ///< only where there are slowdowns
 };
@@ -66,6 +68,7 @@ class Simulation {
         if (o.priority_by_shares) account_shares_ = account_shares(workload);
         snapshot_.nodes = workload.nodes;
         if (workload.topology != NetworkKind::flat) metrics_.network.emplace();
+        if (!workload.power.empty()) power_.emplace(workload.power);
         if (!o.ignore_network) {
             snapshot_.topology = workload.topology;
             snapshot_.switches = workload.switches;
@@ -93,6 +96,8 @@ class Simulation {
     Status check_stuck(const Decision&);
     Result<std::uint32_t> check_offer(const Action&, const JobState&, const Live&) const;
     Status take_nodes(const Action&);
+    double wake(const std::vector<NodeIndex>& nodes);
+    void tell_boots();
     void give_up(std::size_t at);
     void free_nodes(const JobState&);
     Status begin(std::size_t at, const Action&);
@@ -160,6 +165,7 @@ class Simulation {
     std::vector<double> account_shares_;  ///< by account; only with priorities by shares
     std::vector<double> ended_gpu_s_;     ///< held by jobs that ended, by account
     double samples_ = 0, normalized_s_ = 0, held_gpu_s_ = 0;
+    std::optional<Power> power_;              ///< nothing: no node sleeps
     std::optional<Lending> lending_;          ///< nothing: no inference beside the cluster
     std::unique_ptr<SlowCluster> slow_;       ///< nothing: no slowdowns
     std::map<JobId, SlowAvoidance> left_;     ///< nodes that jobs left, by job

@@ -150,7 +150,9 @@ void Simulation::say_what_is_left(JobState& job, const Live& live) const {
     set_work_left(job, live.said);
     const bool runs = job.phase == JobPhase::running;
     if (!options_.work_unknown) {
-        if (runs) job.time_limit_s = std::max(live.limit_s - (snapshot_.time_s - job.start_s), 1.0);
+        // As in Slurm the limit begins when the nodes are up.
+        const double ran_s = snapshot_.time_s - job.start_s - live.boot_s;
+        if (runs) job.time_limit_s = std::max(live.limit_s - ran_s, 1.0);
         return;
     }
     const Offer& asked = profile(live).offers[workload_.jobs[live.job].asked];
@@ -190,6 +192,7 @@ Status Simulation::decide() {
     update_jobs();
     if (options_.priority_by_shares) rank_by_shares();
     restrict_nodes();
+    tell_boots();
     ++snapshot_.generation;
     ++metrics_.decisions;
     policy_options_.window_s = std::min(snapshot_.time_s - last_decision_s_, snapshot_.time_s);

@@ -149,6 +149,7 @@ Metrics Simulation::finish(std::string_view name) {
     m.promises = promises_.counts();
     finish_speeds(m);
     finish_slow(m);
+    if (power_) m.power = power_->until(snapshot_.time_s);
     if (lending_) m.loans = lending_->finish(snapshot_, held_gpu_s_);
     std::sort(decision_ms_.begin(), decision_ms_.end());
     m.decision_ms_p50 = percentile(decision_ms_, 0.5);

@@ -9,8 +9,24 @@ namespace arena::sim {
 
 void Simulation::free_nodes(const JobState& job) {
     for (const NodeIndex n : job.nodes) {
-        snapshot_.nodes[n].free_gpus += job.current->grid.gpus_per_node;
+        NodeState& node = snapshot_.nodes[n];
+        node.free_gpus += job.current->grid.gpus_per_node;
+        if (power_ && node.free_gpus == node.total_gpus) power_->note_idle(n, snapshot_.time_s);
     }
+}
+
+/// How long the last of them boots.
+double Simulation::wake(const std::vector<NodeIndex>& nodes) {
+    double boot_s = 0;
+    for (const NodeIndex n : nodes)
+        if (power_) boot_s = std::max(boot_s, power_->take(n, snapshot_.time_s));
+    return boot_s;
+}
+
+void Simulation::tell_boots() {
+    if (!power_) return;
+    for (NodeIndex n = 0; n < snapshot_.nodes.size(); ++n)
+        snapshot_.nodes[n].boot_s = power_->boot_s(n, snapshot_.time_s);
 }
 
 Result<std::uint32_t> Simulation::check_offer(const Action& action, const JobState& job,
@@ -94,7 +110,9 @@ Status Simulation::begin(std::size_t at, const Action& action) {
     ++metrics_.restarts;
     ++running_;
     live.offer = *offer;
-    live.progress_s = snapshot_.time_s + policy_options_.restart.seconds(action.offer.grid.gpus());
+    live.boot_s = wake(action.nodes);
+    live.progress_s =
+        snapshot_.time_s + live.boot_s + policy_options_.restart.seconds(action.offer.grid.gpus());
     live.iteration_s = profile(live).offers[*offer].iteration_s(network_.span_of(action.nodes)) *
                        Workload::time_factor(options_.errors, live.job, *offer);
     live.first_s = live.progress_s;

@@ -76,6 +76,18 @@ void lay_network(const Cluster& cluster, Workload& out) {
 }
 
 /// In the order of make_nodes().
+std::vector<PowerRule> power_of(const Cluster& cluster) {
+    std::vector<PowerRule> rules;
+    bool some = false;
+    for (const NodeGroup& group : cluster.groups) {
+        rules.insert(rules.end(), static_cast<std::size_t>(group.count), group.power);
+        some = some || group.power.suspend_s > 0;
+    }
+    if (!some) rules.clear();
+    return rules;
+}
+
+/// The same.
 std::vector<NodeIndex> inference_of(const Cluster& cluster) {
     std::vector<NodeIndex> list;
     NodeIndex next = 0;
@@ -191,6 +203,7 @@ class Binder {
         if (options.placement == PlacementRule::nodes) {
             out_.inference_nodes = inference_of(cluster);
             lay_network(cluster, out_);
+            out_.power = power_of(cluster);
         }
         out_.gpu_types = cluster.gpu_types();
         out_.shares = cluster.shares;

@@ -57,6 +57,7 @@ struct Workload {
     std::vector<NodeState> nodes;
     NetworkKind topology = NetworkKind::flat;  ///< a tree with leaf_nodes; with pools flat
     std::vector<Switch> switches;
+    std::vector<PowerRule> power;  ///< by node; with pools, and where no node sleeps, empty
     std::vector<NodeIndex> inference_nodes;  ///< ascending; with pools none
     std::vector<std::string> gpu_types;
     std::vector<Profile> profiles;

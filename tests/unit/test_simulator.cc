@@ -101,6 +101,64 @@ TEST(a_job_pays_for_the_span_that_it_gets) {
     refuse(", leaf_nodes: 1}]\noversubscription: 2\n", "a map of leaf and pod");
 }
 
+/// The first job has the first node for 90 s. The second comes when both nodes sleep, the second
+/// since 100 s, the first since 190 s, and wakes up both for 60 + 70 + 10 x 2.5 s.
+TEST(a_job_waits_for_nodes_that_boot_and_what_they_were_awake_is_counted) {
+    const std::string nodes =
+        "  - {gpu_type: a40, count: 2, gpus_per_node: 2, boot_s: 60, suspend_s: 100}\n";
+    const Metrics m = run(
+        workload_of(nodes, "x,0,51,bert__1B,,8,2,a40\ny,1000,51,bert__1B,,8,4,a40\n"), decide_fcfs);
+    assert_near(m.outcomes[1].jct_s, 60 + 70 + 25);
+    ck_assert(m.power && m.power->boots == 2);
+    assert_near(m.power->awake_node_s, 100 + 190 + 2 * 155);
+    assert_near(m.power->node_s, 2 * 1155);
+}
+
+/// The second group's node is the only one that is awake when y comes: x has kept it so. z finds
+/// room there, too.
+TEST(a_job_goes_to_a_node_that_is_awake) {
+    const std::string nodes =
+        "  - {gpu_type: a40, count: 2, gpus_per_node: 2, boot_s: 60, suspend_s: 100}\n"
+        "  - {gpu_type: a40, count: 1, gpus_per_node: 2, boot_s: 60, suspend_s: 100000}\n";
+    const std::string jobs = "y,150,51,bert__1B,,8,1,a40\nz,160,51,bert__1B,,8,1,a40\n";
+    const std::string first = "x,0,5,bert__1B,,8,1,a40\n";  // time 0 is the first submission
+    const Workload workload =
+        workload_of(nodes, first + jobs, table_header + "bert,1B,8,a40,1,1,8\n");
+    for (const char* name : {"fcfs", "backfill", "arena"}) {
+        const Policy& policy = *find_policy(name);
+        SimulationOptions options;
+        options.only_events = policy.only_events;
+        const Metrics m = must(simulate(workload, name, policy.decide, options));
+        ck_assert_msg(m.power->boots == 0, "%s: %ld boots", name,
+                      static_cast<long>(m.power->boots));
+    }
+}
+
+TEST(a_node_that_boots_is_up_at_the_same_time_for_all_its_jobs) {
+    Power power(std::vector<PowerRule>{{.boot_s = 60, .suspend_s = 100}});
+    ck_assert(power.boot_s(0, 99) == 0 && power.boot_s(0, 100) == 60);
+    ck_assert(power.take(0, 200) == 60);
+    ck_assert(power.take(0, 220) == 40 && power.take(0, 300) == 0);
+    power.note_idle(0, 230);  // before it is up
+    ck_assert(power.boot_s(0, 359) == 0 && power.boot_s(0, 360) == 60);
+    const PowerMetrics m = power.until(1000);
+    ck_assert(m.boots == 1 && m.awake_node_s == 100 + 160 && m.node_s == 1000);
+    ck_assert(Power(std::vector<PowerRule>(1)).boot_s(0, 1e9) == 0);
+}
+
+TEST(both_times_of_power_are_given_and_not_for_inference) {
+    const auto refuse = [](const std::string& keys, const std::string& text) {
+        assert_refused(
+            parse_cluster("nodes: [{gpu_type: a, count: 2, gpus_per_node: 1, " + keys + "}]\n",
+                          "c.yaml"),
+            text);
+    };
+    refuse("boot_s: 60", "give both");
+    refuse("suspend_s: 60", "give both");
+    refuse("boot_s: 0, suspend_s: 60", "boot_s");
+    refuse("boot_s: 60, suspend_s: 60, inference: true", "do not sleep");
+}
+
 TEST(rounds_of_any_length_follow_each_other) {
     SimulationOptions options;
     for (const double round_s : {1.1, 33.3, 59.9, 100.1}) {  // floor(k * r / r) is k - 1 for some k
