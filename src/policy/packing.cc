@@ -130,9 +130,10 @@ void Packing::keep(const Holds* holds) {
     for (std::size_t n = 1; n < first_spare_.size(); ++n) first_spare_[n] += first_spare_[n - 1];
 }
 
-/// What is held for the job itself is its own.
+/// What is held for the job itself is its own; who has been placed needs nothing held any more.
 bool Packing::is_left_over(const JobState& job, NodeIndex index, std::int64_t per_node,
                            std::uint32_t outlasts, std::uint32_t own) const {
+    outlasts &= ~placed_;
     if (outlasts == 0) return true;
     for (std::uint32_t s = first_spare_[index]; s < first_spare_[index + 1]; ++s) {
         if ((outlasts >> spares_[s].hold & 1) == 0) continue;
@@ -173,8 +174,7 @@ std::vector<NodeIndex> Packing::kept_from(const Task& task, const Offer& offer,
                                           std::span<const NodeIndex> nodes, double later_s) const {
     std::vector<NodeIndex> kept;
     const std::uint32_t own = own_hold(*task.job);
-    const std::uint32_t outlasts =
-        outlasted_by(task, problem_->run_s(task, offer), later_s) & ~placed_;
+    const std::uint32_t outlasts = outlasted_by(task, problem_->run_s(task, offer), later_s);
     for (const NodeIndex n : nodes)
         if (!is_left_over(*task.job, n, offer.grid.gpus_per_node, outlasts, own)) kept.push_back(n);
     return kept;
