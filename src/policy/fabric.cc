@@ -37,7 +37,8 @@ void fill(Leaves leaves, Room room, std::int64_t wanted, std::vector<Fabric::Sha
 }
 
 /// The parts to take leaves of, by index: as few as hold so many nodes, and of sets as small the
-/// one that needs the fewest leaves, then the one with the least room.
+/// one that needs the fewest leaves; then the widest, and for the rest the one with the least room,
+/// as Slurm takes leaves: of the set with the least room in all, wide leaves would go to pieces.
 class Parts {
   public:
     Parts(const std::vector<Leaves>& parts, Room room, std::int64_t wanted)
@@ -79,9 +80,14 @@ class Parts {
             leaves.insert(leaves.end(), parts_[part].begin(), parts_[part].end());
         std::vector<Fabric::Share> shares;
         fill(std::move(leaves), room_, wanted_, shares);
-        if (!best_.empty() && std::pair(best_.size(), sum_) <= std::pair(shares.size(), sum))
+        const bool only_last_differs =
+            !best_.empty() && std::equal(taken.begin(), taken.end() - 1, set_.begin());
+        const bool is_closer = only_last_differs && sum < sum_;
+        if (!best_.empty() && best_.size() <= shares.size() &&
+            (best_.size() < shares.size() || !is_closer))
             return;
         best_ = std::move(shares);
+        set_ = taken;
         sum_ = sum;
     }
 
@@ -93,7 +99,8 @@ class Parts {
     std::size_t fewest_ = 0;
     int tries_ = 500;
     std::vector<Fabric::Share> best_;
-    std::int64_t sum_ = 0;  ///< room of its parts
+    std::vector<std::size_t> set_;  ///< its parts
+    std::int64_t sum_ = 0;          ///< their room
 };
 
 }  // namespace

@@ -169,6 +169,50 @@ TEST(one_leaf_is_the_one_with_the_least_room) {
     ck_assert(shares[0].leaf == 0 && shares[1].leaf == 1 && shares[1].nodes == 2);
 }
 
+/// Slurm's rule under one switch: the leaf with the least room that holds the rest, else all of the
+/// one with the most.
+std::vector<std::int64_t> by_slurms_rule(std::span<const std::int64_t> room, std::int64_t wanted) {
+    std::vector<std::int64_t> taken(room.size(), 0);
+    while (wanted > 0) {
+        std::size_t next = room.size();
+        for (std::size_t l = 0; l < room.size(); ++l) {
+            if (taken[l] > 0 || room[l] == 0) continue;
+            const auto key = [&](std::size_t i) {
+                return room[i] >= wanted ? std::pair(std::int64_t{0}, room[i])
+                                         : std::pair(std::int64_t{1}, -room[i]);
+            };
+            if (next == room.size() || key(l) < key(next)) next = l;
+        }
+        taken[next] = std::min(room[next], wanted);
+        wanted -= taken[next];
+    }
+    return taken;
+}
+
+/// Of sets as small the one that leaves the least room over is worse in the long run: 2 % more
+/// leaves a job in streams of jobs.
+TEST(among_as_few_leaves_those_are_taken_that_slurm_takes) {
+    Random random(19);
+    for (int round = 0; round < 2000; ++round) {
+        const auto leaves = static_cast<std::size_t>(among(random, 2, 24));
+        Network network{NetworkKind::tree, {}};
+        std::vector<std::int64_t> nodes(leaves, 6), room, taken(leaves, 0);
+        std::int64_t all = 0;
+        for (std::size_t l = 0; l < leaves; ++l) {
+            network.leaves.push_back({"spine", "l" + std::to_string(l)});
+            room.push_back(among(random, 0, 6));
+            all += room.back();
+        }
+        if (all == 0) continue;
+        const std::int64_t wanted = among(random, 1, all);
+        const Fabric fabric(cluster_of(network, nodes));
+        std::vector<Fabric::Share> shares;
+        ck_assert(fabric.choose(room, wanted, shares));
+        for (const Fabric::Share& share : shares) taken[share.leaf] = share.nodes;
+        ck_assert_msg(taken == by_slurms_rule(room, wanted), "round %d", round);
+    }
+}
+
 /// A cluster with jobs on some of its nodes, weights, nodes that sleep and nodes that a set lacks.
 Snapshot used_cluster(Random& random, const Network& network) {
     std::vector<std::int64_t> nodes(network.leaves.size());
