@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // What policies make of the price of a span: which nodes a job gets, and when it waits for others.
 #include <algorithm>
+#include <map>
 #include <numeric>
 #include <random>
+#include <set>
 
 #include "baselines/registry.h"
 #include "policy/order/promises.h"
@@ -265,6 +267,80 @@ TEST(a_start_is_priced_for_its_nodes_and_keeps_its_segments) {
     }
     ck_assert_int_gt(wide, 500);
     ck_assert_int_gt(segments, 500);
+}
+
+/// Divisors of `nodes` but 1; one of them by chance.
+std::int64_t segment_of(Random& random, std::int64_t nodes) {
+    std::vector<std::int64_t> divisors;
+    for (std::int64_t d = 2; d <= nodes; ++d)
+        if (nodes % d == 0) divisors.push_back(d);
+    return divisors[static_cast<std::size_t>(among(random, 0, std::ssize(divisors) - 1))];
+}
+
+/// Nodes in each block, counted without Fabric, and no node twice.
+void keeps_racks_whole(const Snapshot& s, const Action& action, std::int64_t segment, int round) {
+    std::map<std::int32_t, std::int64_t> in_rack;
+    std::set<NodeIndex> taken;
+    for (const NodeIndex n : action.nodes) {
+        ++in_rack[s.nodes[n].leaf];
+        ck_assert_msg(taken.insert(n).second, "round %d: a node twice", round);
+    }
+    for (const auto& [rack, nodes] : in_rack)
+        ck_assert_msg(nodes % segment == 0, "round %d: %d nodes of a rack, segments of %d", round,
+                      static_cast<int>(nodes), static_cast<int>(segment));
+}
+
+/// Racks of 2 to 18 trays, whatever is used of them and by whom; jobs that start, wait and move.
+/// 10,000 rounds.
+TEST(a_plan_that_needs_a_rack_never_starts_outside_one) {
+    Random random(31);
+    int starts = 0, moves = 0, waits = 0;
+    for (int round = 0; round < 10000; ++round) {
+        const std::int64_t racks = among(random, 1, 4), trays = among(random, 2, 18);
+        Snapshot s = cluster_of(1, racks, trays, NetworkKind::block);
+        for (NodeState& node : s.nodes)
+            if (among(random, 0, 2) == 0) node.free_gpus = among(random, 0, 7);
+        Offers offers;
+        const std::int64_t most = std::min<std::int64_t>(racks * trays, 24);
+        for (JobId id = 1; id <= 3; ++id) {
+            JobState job = job_of(id, static_cast<double>(among(random, 10, 100000)));
+            job.time_limit_s = 1e6;
+            job.elastic = among(random, 0, 1) == 0;
+            std::vector<Offer> list;
+            for (int kind = 0; kind < 2; ++kind) {
+                const std::int64_t nodes = among(random, 2, most);
+                if (!list.empty() && list[0].grid.nodes == nodes) continue;
+                list.push_back(offer_of(nodes, 4 / static_cast<double>(nodes)));
+                list.back().segment = segment_of(random, nodes);
+            }
+            job.requested_gpus = list[0].grid.gpus();
+            offers[id] = list;
+            s.jobs.push_back(std::move(job));
+        }
+        if (s.jobs[0].elastic) {  // it runs already, on part of a rack
+            JobState& runs = s.jobs[0];
+            runs.phase = JobPhase::running;
+            runs.start_s = s.time_s - 90000;
+            runs.nodes = {0};
+            runs.current = offer_of(1, 4);
+            offers[1].own().push_back(*runs.current);
+            s.nodes[0].free_gpus = 0;
+        }
+        PolicyOptions options;
+        options.order = among(random, 0, 1) == 0 ? QueueOrder::priority : QueueOrder::value;
+        const Decision decision = decide(s, offers, "arena", options);
+        waits += static_cast<int>(decision.waiting.size());
+        for (const Action& action : decision.actions) {
+            if (action.kind != ActionKind::start && action.kind != ActionKind::resize) continue;
+            (action.kind == ActionKind::start ? starts : moves)++;
+            for (const Offer& offer : offers.at(action.job))
+                if (offer.grid == action.offer.grid)
+                    keeps_racks_whole(s, action, offer.segment, round);
+        }
+    }
+    ck_assert_int_gt(starts, 5000);
+    ck_assert_int_gt(moves, 500);
+    ck_assert_int_gt(waits, 3000);
 }
 
 TEST(what_has_room_within_a_span_is_placed_within_it) {
