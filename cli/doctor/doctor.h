@@ -43,10 +43,10 @@ struct SlurmPartition {
     bool operator==(const SlurmPartition&) const = default;
 };
 
-/// What `scontrol show topology` tells: leaf switches or blocks, and the nodes of all of them.
+/// What `scontrol show topology` tells: leaf switches or blocks, and of each node which it is on.
 struct SlurmNetwork {
     std::int64_t leaves = 0;
-    std::vector<std::string> nodes;
+    std::map<std::string, std::string> leaf_of;
     bool operator==(const SlurmNetwork&) const = default;
 };
 

@@ -32,10 +32,14 @@ Span nearest_span(const GpuPool& pool, std::int64_t nodes) {
     return pool.pod_nodes == 0 || nodes <= pool.pod_nodes ? Span::pod : Span::pods;
 }
 
-Topology topology_over(const GpuPool& pool, const Grid& grid, Span span, bool shares_domain) {
+std::int64_t share_in(const GpuPool& pool, const Grid& grid) {
     const std::int64_t share =
-        shares_domain ? domain_share(pool.hardware, grid, pool.gpus_per_node, pool.domain_nodes)
-                      : 1;
+        domain_share(pool.hardware, grid, pool.gpus_per_node, pool.domain_nodes);
+    return pool.domains_alternate && share < grid.nodes ? 1 : share;
+}
+
+Topology topology_over(const GpuPool& pool, const Grid& grid, Span span, bool shares_domain) {
+    const std::int64_t share = shares_domain ? share_in(pool, grid) : 1;
     return make_topology(pool.hardware, grid, pool.gpus_per_node,
                          {.span = span, .domain_nodes = share});
 }

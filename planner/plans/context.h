@@ -32,8 +32,11 @@ struct PoolContext {
 };
 /// The nearest that so many nodes of the pool can lie together.
 Span nearest_span(const GpuPool&, std::int64_t nodes);
-/// How the grid is wired on nodes that lie so. `shares_domain`: as many of them as domain_share()
-/// says share an NVLink domain each.
+/// How many of the grid's nodes share an NVLink domain at a time: domain_share(), as far as their
+/// ranks follow each other there.
+std::int64_t share_in(const GpuPool&, const Grid&);
+/// How the grid is wired on nodes that lie so. `shares_domain`: as many of them as share_in() says
+/// share an NVLink domain each.
 Topology topology_over(const GpuPool&, const Grid&, Span, bool shares_domain);
 /// That of the search: as near as can be, in as few domains.
 Topology topology_of(const GpuPool&, const Grid&);

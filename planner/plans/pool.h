@@ -27,6 +27,8 @@ struct GpuPool {
     /// Nodes of an NVLink domain, as far as the site's network says that there are any: Slurm's
     /// blocks. 0: none; then `intra` joins the GPUs of a node alone.
     std::int64_t domain_nodes = 0;
+    /// In the order of ranks nodes of two domains alternate: a job in several has no use of them.
+    bool domains_alternate = false;
     /// Of its nodes, the most below one leaf switch, and in one pod; 0: all.
     std::int64_t leaf_nodes = 0, pod_nodes = 0;
 };

@@ -86,9 +86,10 @@ std::string offer_key(std::string_view model_fingerprint, std::string_view setti
                       std::span<const OfferPool> pools) {
     std::string key = fmt::format("{}{}", model_fingerprint, settings);
     for (const OfferPool& pool : pools)
-        key += fmt::format("|{}:{}:{}:{}:{}:{}:{}:{}:{}", pool.gpu_type, pool.hardware,
-                           pool.gpus_per_node, pool.max_gpus, pool.profile_version, pool.nodes,
-                           pool.leaf_nodes, pool.pod_nodes, pool.domain_nodes);
+        key +=
+            fmt::format("|{}:{}:{}:{}:{}:{}:{}:{}:{}:{}", pool.gpu_type, pool.hardware,
+                        pool.gpus_per_node, pool.max_gpus, pool.profile_version, pool.nodes,
+                        pool.leaf_nodes, pool.pod_nodes, pool.domain_nodes, pool.domains_alternate);
     return key;
 }
 

@@ -44,6 +44,7 @@ struct OfferPool {
     std::int64_t gpus_per_node = 0, max_gpus = 0;
     std::uint64_t profile_version = 0;
     std::int64_t nodes = 0, leaf_nodes = 0, pod_nodes = 0, domain_nodes = 0;  ///< as GpuPool's
+    bool domains_alternate = false;
 };
 /// Everything that offers depend on, as text: a new profile makes another key. `settings`:
 /// offer_settings().

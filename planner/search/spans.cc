@@ -63,8 +63,7 @@ void price_spans(const PoolContext& context, GridResult& result) {
     const GpuPool& pool = context.pool;
     const Grid& grid = result.grid;
     if (grid.nodes <= 1) return;
-    const std::int64_t share =
-        domain_share(pool.hardware, grid, pool.gpus_per_node, pool.domain_nodes);
+    const std::int64_t share = share_in(pool, grid);
     const bool is_split = share > 1 && share < grid.nodes;
     if (is_split || (share > 1 && leaves_a_node(pool, result))) result.segment = share;
     if (share > 1 || has_uplinks(pool.hardware)) set_slower(context, is_split, result);

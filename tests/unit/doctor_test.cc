@@ -223,6 +223,23 @@ TEST(a_network_is_counted_and_nodes_outside_it_are_told) {
         "BlockName=block1 BlockIndex=0 Nodes=n[1-2] BlockSize=2\n"
         "AggregatedBlock=block[1-2] BlockIndex=2 Nodes=n[1-4] BlockSize=4\n");
     assert_verdict(check_network(facts), "network", Verdict::ok, "topology/block: 1 block");
+    facts.nodes = parse_nodes(
+        "NodeName=n1\n Gres=gpu:a:1\nNodeName=n2\n Gres=gpu:a:1\nNodeName=n3\n Gres=gpu:a:1\n");
+    facts.network = parse_network("BlockName=b1 Nodes=n[1,3]\nBlockName=b2 Nodes=n2\n");
+    for (const auto& [version, remedy] :
+         {std::pair("24.11.5", "together in slurm.conf"), {"25.11.2", "=BlockAsNodeRank"}}) {
+        facts.slurm_version = std::string(version);
+        assert_verdict(check_network(facts), "network", Verdict::warn, remedy);
+        assert_verdict(check_network(facts), "network", Verdict::warn,
+                       "nodes of b2 and b1 alternate in Slurm's order of nodes");
+    }
+    facts.slurm_config = std::map<std::string, std::string>{{"TopologyPlugin", "topology/tree"}};
+    facts.network = parse_network("SwitchName=l1 Nodes=n[1,3]\nSwitchName=l2 Nodes=n2\n");
+    for (const auto& [version, remedy] :
+         {std::pair("22.05.8", "name the nodes"), {"24.11.5", "=SwitchAsNodeRank"}}) {
+        facts.slurm_version = std::string(version);
+        assert_verdict(check_network(facts), "network", Verdict::warn, remedy);
+    }
     facts.slurm_config = std::map<std::string, std::string>{{"TopologyPlugin", "topology/none"}};
     ck_assert(check_network(facts).empty());
 }

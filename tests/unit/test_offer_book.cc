@@ -220,4 +220,26 @@ TEST(who_reports_of_many_models_makes_nothing_of_others_forgotten) {
     ck_assert(book.corrected(request, 1001));
 }
 
+/// Slurm's order of nodes is that of ranks.
+TEST(blocks_whose_nodes_alternate_are_seen) {
+    for (const bool alternate : {false, true}) {
+        Book book;
+        for (int n = 0; n < 8; ++n) book.scene.node("n" + std::to_string(n), "a100", 4, 4);
+        Snapshot& snapshot = book.scene.host.view.snapshot;
+        SwitchTable table;
+        for (std::size_t n = 0; n < 8; ++n)
+            snapshot.nodes[n].leaf = table.add({"b" + std::to_string(alternate ? n % 2 : n / 4)});
+        snapshot.switches = table.take();
+        for (const auto kind : {NetworkKind::block, NetworkKind::tree}) {
+            snapshot.topology = kind;
+            JobView& job = book.scene.job(1, book.scene.request());
+            book.offers.new_round();
+            const auto& pools = book.offers.pools(book.scene.host.view, job);
+            ck_assert_uint_eq(pools.size(), 1);
+            ck_assert_int_eq(pools[0].domain_nodes, kind == NetworkKind::block ? 4 : 0);
+            ck_assert_int_eq(pools[0].domains_alternate, alternate && kind == NetworkKind::block);
+        }
+    }
+}
+
 int main() { return run_suite({.timeout_s = 60}); }

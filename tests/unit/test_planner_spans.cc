@@ -139,6 +139,30 @@ TEST(a_plan_of_several_racks_takes_whole_parts_of_each) {
     ck_assert_int_gt(found, 0);
 }
 
+/// Where ranks of two racks alternate, only a plan of one rack is priced for it.
+TEST(racks_whose_ranks_alternate_are_no_domains_of_a_job_in_several) {
+    int wide = 0, narrow = 0;
+    for (const std::int64_t gpus : {64, 128}) {
+        PlanQuery query = rack_query(gpus, 18), apart = rack_query(gpus, 0);
+        query.pools[0].domains_alternate = true;
+        query.pin.pp = apart.pin.pp = 2, query.pin.cp = apart.pin.cp = 1;
+        const auto grids = plan_grids(query), without = plan_grids(apart);
+        for (std::size_t g = 0; g < grids.size(); ++g) {
+            if (!grids[g].feasible) continue;
+            (gpus == 128 ? wide : narrow)++;
+            if (gpus == 64) continue;  // all in one
+            ck_assert_int_eq(grids[g].segment, 1);
+            ck_assert(grids[g].plan == without[g].plan);
+            ck_assert(grids[g].estimate == without[g].estimate);
+        }
+    }
+    ck_assert(wide > 0 && narrow > 0);
+    PlanQuery one = rack_query(64, 18);
+    one.pools[0].domains_alternate = true;
+    ck_assert_int_eq(share_in(one.pools[0], {"gb200", 16, 4, 1}), 16);
+    ck_assert_int_eq(share_in(one.pools[0], {"gb200", 32, 4, 1}), 1);
+}
+
 TEST(nodes_share_a_domain_in_equal_parts) {
     const GpuType type = hardware("GB200-NVL72");
     const auto share = [&](std::int64_t nodes, std::int64_t domain) {

@@ -56,6 +56,7 @@ void merge(SitePool& pool, const SitePool& other) {
     pool.leaf_nodes = std::max(pool.leaf_nodes, other.leaf_nodes);
     pool.pod_nodes = std::max(pool.pod_nodes, other.pod_nodes);
     pool.domain_nodes = std::max(pool.domain_nodes, other.domain_nodes);
+    pool.domains_alternate = pool.domains_alternate || other.domains_alternate;
     pool.cpus_per_gpu = std::min(pool.cpus_per_gpu, other.cpus_per_gpu);
     pool.memory_mb_per_gpu = std::min(pool.memory_mb_per_gpu, other.memory_mb_per_gpu);
 }
@@ -63,6 +64,8 @@ void merge(SitePool& pool, const SitePool& other) {
 /// Nodes of a type by what they hang on.
 struct Crowd {
     std::map<std::int32_t, std::int64_t> of_leaf, of_pod;
+    std::int32_t last_leaf = -1;
+    bool alternates = false;  ///< a leaf's nodes do not follow each other
 };
 
 std::int64_t most_of(const std::map<std::int32_t, std::int64_t>& counts) {
@@ -76,15 +79,17 @@ void set_network(const Snapshot& snapshot, const Crowd& crowd, SitePool& pool) {
     if (snapshot.topology == NetworkKind::flat) return;
     pool.leaf_nodes = most_of(crowd.of_leaf);
     if (snapshot.topology == NetworkKind::block)
-        pool.domain_nodes = pool.leaf_nodes;
+        pool.domain_nodes = pool.leaf_nodes, pool.domains_alternate = crowd.alternates;
     else
         pool.pod_nodes = most_of(crowd.of_pod);
 }
 
+/// Nodes come in Slurm's order, which is that of ranks.
 void count_node(const Snapshot& snapshot, const NodeState& node, Crowd& crowd) {
     if (node.leaf < 0) return;
     const std::int32_t above = snapshot.switches[static_cast<std::size_t>(node.leaf)].above;
-    ++crowd.of_leaf[node.leaf];
+    if (crowd.of_leaf[node.leaf]++ > 0 && node.leaf != crowd.last_leaf) crowd.alternates = true;
+    crowd.last_leaf = node.leaf;
     ++crowd.of_pod[above < 0 ? -1 - node.leaf : above];
 }
 
@@ -204,6 +209,7 @@ std::optional<GpuPool> OfferBook::pool_of(const Request& request, const SitePool
     entry.leaf_nodes = pool.leaf_nodes;
     entry.pod_nodes = pool.pod_nodes;
     entry.domain_nodes = pool.domain_nodes;
+    entry.domains_alternate = pool.domains_alternate;
     entry.profile = measurements_.table(pool.gpu_type);
     return entry;
 }
@@ -222,7 +228,7 @@ std::string OfferBook::cache_key(const Request& request, const std::string& mode
         if (allows_type(request, pool.gpu_type))
             facts.push_back({pool.gpu_type, pool.hardware, pool.gpus_per_node, pool.max_gpus,
                              measurements_.version(pool.gpu_type), pool.nodes, pool.leaf_nodes,
-                             pool.pod_nodes, pool.domain_nodes});
+                             pool.pod_nodes, pool.domain_nodes, pool.domains_alternate});
     return offer_key(model_fingerprint, offer_settings(request), facts);
 }
 

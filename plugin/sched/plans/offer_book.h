@@ -28,6 +28,7 @@ struct SitePool {
     std::int64_t gpus_per_node = 0, max_gpus = 0;
     std::int64_t cpus_per_gpu = 1, memory_mb_per_gpu = 0;  ///< even share of the poorest node
     std::int64_t nodes = 0, leaf_nodes = 0, pod_nodes = 0, domain_nodes = 0;  ///< as GpuPool's
+    bool domains_alternate = false;
 };
 
 using SharedPools = std::shared_ptr<const std::vector<SitePool>>;
