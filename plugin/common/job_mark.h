@@ -16,6 +16,8 @@ namespace arena {
 inline constexpr std::string_view state_variable = "ARENA_STATE";
 /// The user's own excludes, while Arena's are in their place.
 inline constexpr std::string_view excludes_variable = "ARENA_EXCLUDES";
+/// The user's own --segment (0: none), while the plan's is in its place.
+inline constexpr std::string_view segment_variable = "ARENA_SEGMENT";
 
 enum class Phase {
     held,      ///< Arena holds the job and may plan it

@@ -138,6 +138,29 @@ std::uint16_t segment_size(const Details* details) {
         return 0;
 }
 
+/// False, and nothing is set, where Slurm knows no segments.
+template <typename Details>
+bool set_segment_size([[maybe_unused]] Details* details, [[maybe_unused]] std::uint16_t nodes) {
+    if constexpr (requires { details->segment_size; }) {
+        details->segment_size = nodes;
+        return true;
+    }
+    return false;
+}
+template <typename Details>
+constexpr bool has_segments() {
+    return requires(Details* details) { details->segment_size; };
+}
+
+/// Of 25.05: the partition's jobs are placed by another topology than the cluster's default.
+template <typename Partition>
+bool has_other_topology([[maybe_unused]] const Partition* part) {
+    if constexpr (requires { part->topology_idx; })
+        return part->topology_idx != 0;
+    else
+        return false;
+}
+
 /// --exclusive=topo, and partitions with Exclusive=TOPO (24.05): nobody else has nodes of a block
 /// in which the job has one.
 template <typename Job>

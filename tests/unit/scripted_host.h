@@ -24,6 +24,7 @@ class ScriptedHost : public Host {
     std::vector<std::string> calls;  ///< "start 1 n1,n2", "release 1", "carrier a40 n1", ...
     ApplyResult next_start, next_fence;
     bool carriers_refused = false;
+    bool has_segments = true;
     std::set<std::string> closed_partitions;  ///< no carrier starts there, on whatever node
     std::function<bool(const CarrierSpec&)> too_large = [](const CarrierSpec&) {
         return false;
@@ -42,6 +43,7 @@ class ScriptedHost : public Host {
 
     std::size_t stops_after = SIZE_MAX;  ///< so many calls, and the controller stops
     [[nodiscard]] bool stopping() const override { return calls.size() >= stops_after; }
+    [[nodiscard]] bool keeps_segments() const override { return has_segments; }
     bool layout_is_sound(std::string*) override { return true; }
     bool has_work() override { return true; }
     std::size_t survey(const std::function<bool(const std::string&)>&) override { return 0; }

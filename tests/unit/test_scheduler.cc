@@ -172,6 +172,31 @@ TEST(a_job_that_may_not_start_yet_is_not_released_with_pieces) {
     ck_assert(!scene.host.last_shape.offer.grid.is_uneven());
 }
 
+/// So of a plan that needs parts of racks whole, where Slurm cannot be asked to keep them whole.
+TEST(a_job_that_needs_racks_is_released_only_to_a_slurm_that_knows_segments) {
+    for (const bool knows : {true, false}) {
+        Scene scene;
+        scene.config.gpu_types.push_back({"gb200", "GB200-NVL72"});
+        scene.host.has_segments = knows;
+        SwitchTable blocks;
+        for (int n = 0; n < 8; ++n) {
+            scene.node("n" + std::to_string(n), "gb200", 4, 4);
+            scene.host.view.snapshot.nodes.back().leaf = blocks.add({"b" + std::to_string(n / 4)});
+        }
+        scene.host.view.snapshot.switches = blocks.take();
+        scene.host.view.snapshot.topology = NetworkKind::block;
+        Request r = Scene::request();
+        r.global_batch = 48;
+        r.min_gpus = r.max_gpus = 24;
+        scene.job(1, r).ordinary_start_s = 0;
+        scene.scheduler()->round();
+        ck_assert_int_eq(called(scene.host, "release 1"), knows);
+        if (knows) ck_assert_int_gt(scene.host.last_shape.offer.segment, 1);
+        for (const std::string& call : scene.host.calls)
+            ck_assert_msg(!call.starts_with("start"), "%s", call.c_str());
+    }
+}
+
 TEST(pieces_that_slurm_refuses_rest_whatever_their_split) {
     Scene scene;
     job_for_pieces(scene);

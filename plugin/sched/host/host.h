@@ -76,7 +76,8 @@ struct ArrayPlace {
 struct PartitionSlot {
     std::string partition;
     Place place;  ///< its nodes and limits
-    /// Slurm itself starts it there: with its --time-min, or when whole nodes have become idle.
+    /// Slurm itself starts it there: with its --time-min, when whole nodes have become idle, or by
+    /// another topology than the cluster's default.
     bool by_slurm = false;
 };
 
@@ -362,6 +363,8 @@ class HostJobs {
         double start_s;
     };
     virtual void set_expected_starts(const std::vector<Expected>&) = 0;
+    /// Whether Slurm itself, starting a released job, keeps the segments of its plan whole.
+    [[nodiscard]] virtual bool keeps_segments() const = 0;
     /// Rewrites and starts on exactly `nodes`; see ApplyOutcome for what a failure leaves.
     virtual ApplyResult start(const Shape&, const std::vector<std::string>& nodes) = 0;
     /// Rewrites and releases at the job's place in the queue: Slurm reserves for it.

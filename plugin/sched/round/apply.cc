@@ -200,9 +200,11 @@ void Application::carry_out(const PlannedJob& planned, const Action& action) {
                                                        : action.reason));
     }
     // Released, Slurm would put it on whatever nodes.
+    const bool stays_held =
+        action.offer.grid.is_uneven() || (action.offer.segment > 1 && !host_.keeps_segments());
     if (starts && take_free_nodes(action))
         start(planned, action);
-    else if (action.offer.grid.is_uneven())
+    else if (stays_held)
         note(waits_for(*planned.view, overtakes ? "waits behind an ordinary job" : action.reason));
     else if (action.kind == ActionKind::start || action.kind == ActionKind::reshape_and_wait)
         release(planned, action);

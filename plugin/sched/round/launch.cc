@@ -104,7 +104,7 @@ std::vector<std::string> leave_environment(const Request& request, const Config&
 
 std::string given_entry(const std::vector<std::string>& environment, const Request& request) {
     std::vector<std::string> names{std::string(given_variable), std::string(state_variable),
-                                   std::string(excludes_variable)};
+                                   std::string(excludes_variable), std::string(segment_variable)};
     for (const std::string& entry : environment) names.push_back(entry.substr(0, entry.find('=')));
     const bool asked =
         request.mem_per_node_mb > 0 || request.mem_per_cpu_mb > 0 || request.whole_memory;

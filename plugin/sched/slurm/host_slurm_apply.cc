@@ -211,6 +211,8 @@ int reshape(job_record_t* job, const Shape& shape, Phase phase) {
     }
     assign_text(&job->system_comment, shape.system_comment);
     exclude_too(job, shape.exclude);
+    // Wherever Slurm may take other nodes than the planned ones.
+    if (phase == Phase::released || has_a_say(job)) keep_segments(job, shape.offer.segment);
     write_mark(job, phase);
     if (auto mark = read_mark(job); shape.array != 0 && mark) {
         mark->array = shape.array;
@@ -235,7 +237,8 @@ ApplyResult hold_after(job_record_t* job, int rc, const char* doing) {
 }
 
 /// Held again it would lose its place to jobs behind it, for nodes that may be free in a moment.
-ApplyResult keep_released(job_record_t* job) {
+ApplyResult keep_released(job_record_t* job, std::int64_t segment) {
+    keep_segments(job, segment);
     write_mark(job, Phase::released);
     std::string comment = text_of(job->admin_comment);
     const std::size_t at = comment.find("state=running");
@@ -305,7 +308,7 @@ int select_past_guards(job_record_t* job, bitstr_t* chosen, const Shape& shape) 
 
 void launched(job_record_t* job) {
     write_mark(job, Phase::started);
-    restore_excludes(job);
+    restore_request(job);
     info("arena: JobId=%u started on %s: %s", job->job_id, job->nodes,
          job->admin_comment ? job->admin_comment : "");
     hand_over(job);
@@ -346,11 +349,12 @@ ApplyResult start_locked(const Shape& shape, const std::vector<std::string>& nod
     const int rc = select_past_guards(job, chosen, shape);
     if (rc != SLURM_SUCCESS) job->time_limit = time_limit;
     // Released, Slurm would start it on whatever node.
-    const bool waits_held = shape.array != 0 || shape.offer.grid.is_uneven();
+    const bool waits_held = shape.array != 0 || shape.offer.grid.is_uneven() ||
+                            (shape.offer.segment > 1 && !has_segments<JobDetails>());
     if (rc == ESLURM_NODES_BUSY && waits_held) return hold_after(job, rc, "starting");
     if (rc == ESLURM_NODES_BUSY && job->preempt_in_progress)
         return failed(ApplyOutcome::waiting_for_preemption, "Slurm is preempting for it");
-    if (rc == ESLURM_NODES_BUSY) return keep_released(job);
+    if (rc == ESLURM_NODES_BUSY) return keep_released(job, shape.offer.segment);
     if (rc == ESLURM_ACCOUNTING_POLICY) {
         const auto reason = static_cast<job_state_reason>(job->state_reason);
         return hold_because(job, "not allowed: " + text_of(reason_name(reason)),

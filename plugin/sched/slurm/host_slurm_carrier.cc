@@ -194,6 +194,7 @@ class SlurmHost : public Host {
     void set_expected_starts(const std::vector<Expected>& starts) override {
         write_expected_starts(starts, slice_ms_);
     }
+    [[nodiscard]] bool keeps_segments() const override { return has_segments<JobDetails>(); }
     ApplyResult start(const Shape& shape, const std::vector<std::string>& nodes) override {
         return start_job(shape, nodes);
     }

@@ -5,7 +5,9 @@
 #include <pwd.h>
 
 #include <algorithm>
+#include <numeric>
 
+#include "base/text.h"
 #include "plugin/sched/host/excludes.h"
 #include "plugin/sched/slurm/host_slurm_read.h"
 
@@ -27,11 +29,11 @@ void set_excludes(job_record_t* job, const std::string& list) {
     if (!list.empty()) job->details->exc_node_bitmap = named_nodes(list);
 }
 
-void forget_kept(job_record_t* job) {
+void forget_supplement(job_record_t* job, std::string_view name) {
     JobDetails* details = job->details;
     std::uint16_t left = 0;
     for (std::uint16_t i = 0; i < details->env_cnt; ++i) {
-        if (value_of(details->env_sup[i], excludes_variable))
+        if (value_of(details->env_sup[i], name))
             xfree(details->env_sup[i]);
         else
             details->env_sup[left++] = details->env_sup[i];
@@ -207,11 +209,25 @@ void exclude_too(job_record_t* job, const std::vector<std::string>& nodes) {
                    keep_own_excludes(own, text_of(job->details->exc_nodes)));
 }
 
-void restore_excludes(job_record_t* job) {
+void keep_segments(job_record_t* job, std::int64_t nodes) {
+    if (nodes <= 1 || !has_segments<JobDetails>()) return;
+    const std::int64_t own = segment_size(job->details);
+    const std::int64_t both = own == 0 ? nodes : std::lcm(own, nodes);
+    set_supplement(job, segment_variable, std::to_string(own));
+    set_segment_size(job->details, static_cast<std::uint16_t>(both));
+}
+
+void restore_request(job_record_t* job) {
+    JobDetails* details = job->details;
+    if (const char* own = find_variable(details->env_sup, details->env_cnt, segment_variable)) {
+        set_segment_size(
+            details, static_cast<std::uint16_t>(parse_integer(own, 0, NO_VAL16 - 1).value_or(0)));
+        forget_supplement(job, segment_variable);
+    }
     if (!kept(job)) return;
-    if (excludes_are_ours(text_of(job->details->exc_nodes), kept(job)))
+    if (excludes_are_ours(text_of(details->exc_nodes), kept(job)))
         set_excludes(job, own_excludes(job));
-    forget_kept(job);
+    forget_supplement(job, excludes_variable);
 }
 
 }  // namespace arena

@@ -35,7 +35,10 @@ Bitmap own_excluded_nodes(const job_record_t* job);
 Bitmap added_excludes(const job_record_t* job);
 /// Has Slurm leave these nodes out, too; the job's own list is kept beside.
 void exclude_too(job_record_t* job, const std::vector<std::string>& nodes);
-/// Gives the job its own list back, unless somebody has changed it since.
-void restore_excludes(job_record_t* job);
+/// Has Slurm, should it start the job by itself, give it so many nodes of a block at a time; its
+/// user's own --segment holds, too, and is kept beside. 1: any.
+void keep_segments(job_record_t* job, std::int64_t nodes);
+/// Gives the job its own list back, unless somebody has changed it since, and its own segment.
+void restore_request(job_record_t* job);
 
 }  // namespace arena

@@ -94,7 +94,7 @@ bool mark_started(job_record_t* job) {
     if (at != std::string::npos)
         comment.replace(at, std::size("state=released") - 1, "state=running");
     assign_text(&job->admin_comment, comment);
-    restore_excludes(job);
+    restore_request(job);
     info("arena: JobId=%u started on %s: Slurm started it in the shape it waited with", job->job_id,
          job->nodes ? job->nodes : "?");
     note_job_change();

@@ -189,7 +189,7 @@ void hold_for_arena(job_record_t* job, const char* reason) {
     clear_state_flag(job, JOB_SPECIAL_EXIT);
     assign_text(&job->state_desc, reason);
     forget_requeue_delay(job);
-    restore_excludes(job);
+    restore_request(job);
     write_mark(job, Phase::held);
     note_job_change();
 }
@@ -331,13 +331,12 @@ int select_with_features(job_record_t* job) {
     return rc;
 }
 
-/// --contiguous, --switches and --segment are about nodes together, which no plan knows of.
+}  // namespace
+
 bool has_a_say(const job_record_t* job) {
     return job->details &&
            (job->details->contiguous || job->req_switch > 0 || segment_size(job->details) > 0);
 }
-
-}  // namespace
 
 int select_on(job_record_t* job, bitstr_t* chosen, bool each) {
     bitstr_t* masked = bit_copy(chosen);

@@ -102,6 +102,8 @@ job_state_reason not_startable(job_record_t* job);
 bitstr_t* bitmap_of(const std::vector<std::string>& names);
 /// Slurm's name of the partition, QOS or association limit that the job breaks; "" = none.
 std::string limit_in_the_way(job_record_t*& job);
+/// --contiguous, --switches and --segment are about nodes together, which no plan knows of.
+bool has_a_say(const job_record_t* job);
 /// Starts the job on nodes among the chosen ones (or, where it asks for nodes that lie together and
 /// these do not, among all), and leaves no trace of them in its request: Slurm's code. each: on all
 /// of the chosen, of which Slurm then fills one after the other.
