@@ -171,16 +171,18 @@ std::vector<NodeChoice> node_choices(job_record_t* job, const PartitionTries& tr
         drop_reserved(job, where, lent_in, nodes.get());
         const bool is_cut = bit_set_count(nodes.get()) < suitable;
         const part_record_t* part = where.partition;
+        const bool by_slurm = where.least_time || has_other_topology(part);
         if (job->details->prefer_list) {
             Bitmap preferred(bit_copy(nodes.get()));
             keep_featured(job->details->prefer_list, preferred.get());
-            if (!where.least_time) choices.push_back({part, std::move(preferred), false, is_cut});
+            if (!where.least_time)
+                choices.push_back({part, std::move(preferred), by_slurm, is_cut});
         }
         if (where.least_time || !wants_whole_nodes(job, part)) {
-            choices.push_back({part, std::move(nodes), where.least_time, is_cut});
+            choices.push_back({part, std::move(nodes), by_slurm, is_cut});
             continue;
         }
-        choices.push_back({part, idle_ones(job, nodes.get()), false, is_cut});
+        choices.push_back({part, idle_ones(job, nodes.get()), by_slurm, is_cut});
         later.push_back({part, std::move(nodes), true, is_cut});
     }
     std::move(later.begin(), later.end(), std::back_inserter(choices));

@@ -20,7 +20,8 @@ using Bitmap = std::unique_ptr<bitstr_t, FreeBitmap>;
 struct NodeChoice {
     const part_record_t* partition = nullptr;
     Bitmap nodes;
-    /// Slurm itself starts the job there: with its --time-min, or when nodes have become idle.
+    /// Slurm itself starts the job there: with its --time-min, when nodes have become idle, or by
+    /// another topology than the cluster's default, of which Arena knows nothing.
     bool by_slurm = false;
     bool is_cut = false;  ///< reservations keep others of the partition's from it
 };

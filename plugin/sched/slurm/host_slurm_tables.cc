@@ -151,6 +151,10 @@ const Network& known_network() {
     return *known;
 }
 
+struct OtherTopology {
+    Bitmap others{bit_alloc(node_record_count)}, defaults{bit_alloc(node_record_count)};
+};
+
 struct PartitionWalk {
     ClusterView* view;
     const NodeTable* table;
@@ -246,6 +250,30 @@ bool node_is_up(const node_record_t* node) {
     return bit_test(avail_node_bitmap, bit) && bit_test(up_node_bitmap, bit);
 }
 
+int add_other_topology(void* item, void* argument) {
+    const auto* part = static_cast<const part_record_t*>(item);
+    auto* others = static_cast<OtherTopology*>(argument);
+    if (part->node_bitmap)
+        bit_or(has_other_topology(part) ? others->others.get() : others->defaults.get(),
+               part->node_bitmap);
+    return 0;
+}
+
+/// Nodes that only partitions with another topology than the cluster's default have.
+Bitmap nodes_of_other_topology() {
+    OtherTopology found;
+    list_for_each_ro(part_list, add_other_topology, &found);
+    bit_and_not(found.others.get(), found.defaults.get());
+    return std::move(found.others);
+}
+
+/// What a node hangs on whose network Arena does not know: under no limit, and in no block.
+std::int32_t unknown_leaf(Snapshot& snapshot) {
+    if (snapshot.topology != NetworkKind::tree) return -1;
+    snapshot.switches.push_back({.name = "another topology"});
+    return static_cast<std::int32_t>(snapshot.switches.size()) - 1;
+}
+
 NodeTable read_nodes(ClusterView& view) {
     NodeTable table;
     table.ours.assign(static_cast<std::size_t>(node_record_count), -1);
@@ -253,6 +281,8 @@ NodeTable read_nodes(ClusterView& view) {
     const Network& network = known_network();
     view.snapshot.topology = network.topology;
     view.snapshot.switches = network.switches;
+    const Bitmap others = nodes_of_other_topology();
+    const std::int32_t unknown = bit_ffs(others.get()) < 0 ? -1 : unknown_leaf(view.snapshot);
     for (int i = 0; i < node_record_count; ++i) {
         const node_record_t* node = node_record_table_ptr[i];
         if (!node || !node->name) continue;
@@ -264,7 +294,8 @@ NodeTable read_nodes(ClusterView& view) {
         const auto power = power_of(node);
         for (NodeState& state : read_node(node)) {
             if (power) view.power[static_cast<NodeIndex>(view.snapshot.nodes.size())] = *power;
-            state.leaf = network.leaf_of[static_cast<std::size_t>(i)];
+            state.leaf =
+                bit_test(others.get(), i) ? unknown : network.leaf_of[static_cast<std::size_t>(i)];
             view.node_cpus.push_back(state.free_cpus);
             view.node_memory_mb.push_back(state.free_memory_mb);
             view.snapshot.nodes.push_back(std::move(state));
