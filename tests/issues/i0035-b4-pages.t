@@ -107,10 +107,12 @@ EVIL=$evil python3 - >live.json <<'END'
 import json, os
 evil = os.environ["EVIL"]
 job = {"job": evil, "uid": 0, "state": evil, "reason": evil, "name": evil, "partition": evil, "grid": evil, "plan": evil, "place": evil,
-       "expected_start_s": 9e9, "expected_grid": evil, "behind": evil, "nodes": [evil], "start_s": 1, "slow": evil}
+       "expected_start_s": 9e9, "expected_grid": evil, "behind": evil, "nodes": [evil], "start_s": 1, "slow": evil, "speed": evil,
+       "ran": [[evil, evil], [-1, 0]], "expected_end_s": 9e9}
 print(json.dumps({"schema_version": 1, "enabled": True, "policy": evil, "now_s": 1, "round_s": 1, "rounds": evil, "round_ms": 1, "jobs_shown": True,
     "pools": [{"gpu_type": evil, "gpus": 4, "free": 1, "down": 1, "nodes": evil, "lent": evil, "slow_nodes": evil}],
-    "nodes_in_all": 1, "nodes": [{"node": evil, "gpu_type": evil, "gpus": 4, "free": 1, "up": True, "lent": evil, "why": evil}],
+    "nodes_in_all": 1, "nodes": [{"node": evil, "gpu_type": evil, "gpus": 4, "free": 1, "up": True, "lent": evil, "why": evil,
+        "below": [evil, evil], "boot_s": 5, "jobs": [{"job": evil, "gpus": 2}]}], "over": [job],
     "jobs_waiting": evil, "waiting": [job], "jobs_running": evil, "running": [job],
     "slow": [{"job": evil, "at": evil, "peer": evil, "cause": evil, "factor": 2.0, "onset_s": 0, "action": evil, "lost_s": 1}],
     "leases": [{"node": evil, "partition": evil, "state": evil, "why": evil, "since_s": 1, "jobs": [evil]}],
@@ -118,17 +120,15 @@ print(json.dumps({"schema_version": 1, "enabled": True, "policy": evil, "now_s":
 END
 python3 - "$PWD/live.json" "$PWD/arena.sock" >server.out <<'END' &
 import socket, sys
-with open(sys.argv[1], "rb") as file:
-    answer = file.read()
 server = socket.socket(socket.AF_UNIX)
 server.bind(sys.argv[2])
 server.listen(16)
 print("up", flush=True)
 while True:
     client, _ = server.accept()
-    with client:
+    with client, open(sys.argv[1], "rb") as file:
         client.recv(4096)
-        client.sendall(answer)
+        client.sendall(file.read())
 END
 server=$!
 printf '%s\n' "socket: $PWD/arena.sock" 'gpu_types: {a40: A40}' >arena.yaml
@@ -144,5 +144,42 @@ if [[ $browser ]]; then
     like "$(cat dom)" '>1 node<' 'one thing is told as one'
 else
     skip 2 'no chromium'
+fi
+
+# ---- what the page draws of a small cluster ------------------------------------------------------------------
+python3 - >next.json <<'END'
+import json
+now = 1000000
+def node(name, leaf, **more):
+    return {"node": name, "gpu_type": "a40", "gpus": 2, "free": 0, "up": True, "below": ["spine", leaf], **more}
+nodes = [node("n1", "leaf1", jobs=[{"job": 7, "gpus": 2}]), node("n2", "leaf1", jobs=[{"job": 8, "gpus": 1}], free=1),
+         node("n3", "leaf2", up=False), node("n4", "leaf2", free=2, boot_s=60), node("n5", "leaf2", free=2, lent="loan L1"),
+         node("n6", "leaf2", free=2, why="GPU 0 is slow")]
+print(json.dumps({"schema_version": 1, "enabled": True, "policy": "arena", "now_s": now, "round_s": now, "rounds": 1, "round_ms": 1, "jobs_shown": True,
+    "pools": [], "nodes_in_all": 6, "nodes": nodes, "slow": [], "leases": [], "news": [], "jobs_waiting": 1, "jobs_running": 1,
+    "running": [{"job": 7, "uid": 0, "name": "seven", "state": "running", "reason": "worth the price of its GPUs", "speed": "the fastest of its 3 shapes",
+                 "start_s": now - 600, "expected_end_s": now + 600, "ran": [[now - 2000, now - 1500]], "nodes": ["n1"], "grid": "2xa40"}],
+    "waiting": [{"job": 9, "uid": 0, "name": "nine", "state": "waiting", "reason": "waits for 4xa40", "place": 1, "expected_start_s": now + 600,
+                 "expected_end_s": now + 900, "expected_grid": "4xa40", "ends_by_s": now + 1200}],
+    "over": [{"job": 5, "uid": 0, "ran": [[now - 3000, now - 2500]]}]}))
+END
+mv next.json live.json
+counted() { LC_ALL=C sort | uniq -c | sed 's/^ *\([0-9]*\) \(.*\)/\2: \1/' | paste -sd';'; }
+classes() { grep -oE "<$1 class=\"$2( [^\"]*)?\"" dom | sed 's/.*class="//; s/"$//' | counted; }
+if [[ $browser ]]; then
+    for ((i = 0; i < 20; i++)); do   # the exporter keeps an answer for a moment
+        dom "$url" >dom
+        ! grep -q 'leaf2' dom || break
+    done
+    sed -i 's/<p id="[a-z-]*legend"/\n&/g; s/<\/p>/&\n/g' dom && sed -i '/^<p id="[a-z-]*legend"/d' dom
+    is "$(grep -oE '<h3[^>]*>leaf[^<]*' dom | sed 's/.*>//' | paste -sd';')" 'leaf1: 1 of 4 free;leaf2: 6 of 8 free' 'the map has the nodes by leaf, with what is free'
+    is "$(classes div cell)" 'cell: 2;cell is-asleep: 1;cell is-down: 1;cell is-lent: 1;cell is-slow: 1' \
+        'and tells those that are down, asleep, lent and slow apart'
+    is "$(classes i gpu)" 'gpu: 9;gpu ordinary: 1;gpu ours: 2' 'a GPU is free, an ordinary job has it, or a job with a colour of its own'
+    is "$(classes span "bar-[a-z-]*")" 'bar-expected: 1;bar-goes-on: 1;bar-promise: 1;bar-ran: 2;bar-runs: 1' 'the timeline has runs, what is expected and what is promised'
+    like "$(cat dom)" 'the fastest of its 3 shapes' 'a running job has words of its own'
+    unlike "$(sed '/<script/,/<\/script>/d' dom)" 'worth the price' 'and none that all have'
+else
+    skip 6 'no chromium'
 fi
 done_testing

@@ -249,6 +249,64 @@ TEST(everybody_sees_what_private_data_leaves) {
     ck_assert(no_nodes["nodes"].empty() && !no_nodes["pools"].empty());
 }
 
+/// What the map and the times are drawn of.
+TEST(the_page_is_told_where_each_job_lies_and_when_it_ran_and_will) {
+    LiveScene scene;
+    Snapshot& snapshot = scene.host.view.snapshot;
+    SwitchTable table;
+    snapshot.topology = NetworkKind::tree;
+    snapshot.nodes[0].leaf = table.add({"spine", "leaf1"});
+    snapshot.nodes[0].boot_s = 30;
+    snapshot.switches = table.take();
+    scene.host.view.running.push_back({.job = 1, .end_s = 2000, .parts = {{0, 3, 0, 0}}});
+    scene.host.view.running.push_back({.job = 77, .end_s = 2000, .parts = {{0, 1, 0, 0}}});
+    scene.of_user(1, 10, "first");
+    scene.of_user(2, 11, "second");
+    const auto scheduler = scene.scheduler();
+    scheduler->round();
+    const Json now = live(*scheduler);
+    const Json& node = now["nodes"][0];
+    ck_assert(node["below"] == Json({"spine", "leaf1"}) && node["boot_s"] == 30);
+    ck_assert(node["jobs"] == Json({{{"job", 1}, {"gpus", 3}}, {{"job", 77}, {"gpus", 1}}}));
+    ck_assert(!live(*scheduler, false, true)["nodes"][0].contains("jobs"));
+    const Json& first = now["running"][0];
+    ck_assert_msg(first["expected_end_s"].get<double>() > 1000, "%s", first.dump().c_str());
+    ck_assert(!first.contains("speed"));  // it has no choice
+    const Json& second = now["waiting"][0];
+    ck_assert_msg(second["expected_end_s"] > second["expected_start_s"], "%s",
+                  second.dump().c_str());
+    ck_assert(now["over"].empty());
+
+    scene.host.view.jobs.clear();
+    snapshot.time_s += 500;
+    scheduler->round();
+    const Json later = live(*scheduler);
+    ck_assert_uint_eq(later["over"].size(), 1);  // the second never ran
+    const Json& over = later["over"][0];
+    ck_assert(over["job"] == 1 && over["ran"].size() == 1);
+    ck_assert_double_eq(over["ran"][0][1].get<double>() - over["ran"][0][0].get<double>(), 500);
+    ck_assert(live(*scheduler, false, true)["over"].empty());
+}
+
+TEST(a_job_that_runs_has_words_of_its_own) {
+    for (const bool alone : {true, false}) {
+        LiveScene scene;
+        scene.host.view.snapshot.nodes[0].free_gpus = alone ? 4 : 1;
+        Request r = LiveScene::request();
+        r.max_gpus = 4;
+        scene.job(1, r).time_limit_s = 600;
+        const auto scheduler = scene.scheduler();
+        scheduler->round();
+        const Json json = live(*scheduler);
+        ck_assert_uint_eq(json["running"].size(), 1);
+        const std::string words = json["running"][0].value("speed", "");
+        ck_assert_msg(words.starts_with(alone ? "the fastest of its " : "iterations take "), "%s",
+                      words.c_str());
+        ck_assert_msg(alone || words.find("times as long as on 4xa40") != std::string::npos, "%s",
+                      words.c_str());
+    }
+}
+
 TEST(a_long_queue_is_cut_and_counted) {
     LiveScene scene;
     for (JobId id = 1; id <= 20; ++id) scene.of_user(id, 10, "job");

@@ -94,6 +94,12 @@ class JobHistory {
     void recall(HistoryLine line);
 
     [[nodiscard]] const JobPast* find(JobId job) const;
+    /// visit(id, past) of those that are over, the last to end first, until it returns false.
+    template <typename Visit>
+    void visit_over(Visit visit) const {
+        for (auto at = over_.rbegin(); at != over_.rend(); ++at)
+            if (!visit(at->second, jobs_.at(at->second))) return;
+    }
     /// What the last jobs of a user, or of an account, used of what they said.
     [[nodiscard]] PastUse past_use(std::uint32_t uid, const std::string& account) const {
         return uses_.of(uid, account);

@@ -2,7 +2,10 @@
 // See live_json.h.
 #include "plugin/sched/live/live_json.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "base/json.h"
@@ -12,11 +15,26 @@
 namespace arena {
 namespace {
 
-Json nodes_json(const LiveState& state, std::size_t most) {
+/// By node: who has how many of its GPUs, ordinary jobs, too.
+std::map<NodeIndex, Json> holders(const LiveState& state) {
+    std::map<NodeIndex, Json> found;
+    for (const Occupied& held : state.round.view.running)
+        for (const Occupied::Part& part : held.parts)
+            if (part.gpus > 0)
+                found.try_emplace(part.node, Json::array())
+                    .first->second.push_back({{"job", held.job}, {"gpus", part.gpus}});
+    return found;
+}
+
+Json nodes_json(const LiveState& state, const LiveShown& shown) {
     Json list = Json::array();
-    for (const NodeState& node : state.round.snapshot.nodes) {
+    std::map<NodeIndex, Json> jobs;
+    if (shown.jobs) jobs = holders(state);
+    const Snapshot& snapshot = state.round.snapshot;
+    for (NodeIndex index = 0; index < snapshot.nodes.size(); ++index) {
+        const NodeState& node = snapshot.nodes[index];
         if (node.total_gpus == 0) continue;
-        if (list.size() == most) break;
+        if (list.size() == shown.most_nodes) break;
         Json json{{"node", node.name},
                   {"gpu_type", node.gpu_type},
                   {"gpus", node.total_gpus},
@@ -26,6 +44,10 @@ Json nodes_json(const LiveState& state, std::size_t most) {
         if (node.returning_s > 0) json["returning_s"] = node.returning_s;
         if (const std::string why = state.books.nodes.why(node.name); !why.empty())
             json["why"] = why;
+        if (node.leaf >= 0) json["below"] = path_of(snapshot.switches, node.leaf);
+        if (node.boot_s > 0) json["boot_s"] = node.boot_s;
+        if (const auto at = jobs.find(index); at != jobs.end())
+            json["jobs"] = std::move(at->second);
         list.push_back(std::move(json));
     }
     return list;
@@ -36,6 +58,70 @@ std::string plan_of(const JobStatus& status) {
         if (status.chosen && is_same_layout((*status.offers)[i].grid, *status.chosen))
             return short_form((*status.offers)[i].plan);
     return {};
+}
+
+/// [from, to] of each run that is over, in seconds since the epoch; of what the history still has.
+Json runs_of(const JobPast& past) {
+    Json runs = Json::array();
+    double since_s = -1;
+    for (const JobEvent& event : past.events) {
+        const bool starts = event.state == "running", ends = event.state.starts_with("waiting") ||
+                                                             event.state == JobHistory::over_state;
+        if (starts && since_s < 0) since_s = event.at_s;
+        if (!ends || since_s < 0) continue;
+        runs.push_back({since_s, event.at_s});
+        since_s = -1;
+    }
+    return runs;
+}
+
+/// Those that ran and ended within the time.
+Json over_json(const LiveState& state, const LiveShown& shown) {
+    Json list = Json::array();
+    state.books.history.visit_over([&](JobId id, const JobPast& past) {
+        if (past.events.back().at_s < state.now_s - shown.past_s) return false;
+        if (Json runs = runs_of(past); !runs.empty())
+            list.push_back({{"job", id}, {"uid", past.uid}, {"ran", std::move(runs)}});
+        return list.size() < shown.most_jobs;
+    });
+    return list;
+}
+
+double iteration_s(const JobStatus& status, const Grid& grid) {
+    for (std::size_t i = 0; status.offers && i < status.offers->size(); ++i)
+        if (is_same_layout((*status.offers)[i].grid, grid))
+            return (*status.offers)[i].estimate.iteration_s;
+    return 0;
+}
+
+/// With the shape that it runs with.
+double running_s(const JobStatus& status) {
+    if (status.iteration_s > 0 || !status.chosen) return status.iteration_s;
+    return iteration_s(status, *status.chosen);
+}
+
+/// "the fastest of its 7 shapes", "iterations take 1.3 times as long as on 8xa40, the fastest of
+/// its 7 shapes"; "" where it has no choice.
+std::string speed_of(const JobStatus& status) {
+    if (!status.offers || status.offers->size() < 2 || !status.chosen) return {};
+    const auto fastest = std::min_element(
+        status.offers->begin(), status.offers->end(), [](const Offer& a, const Offer& b) {
+            return a.estimate.iteration_s < b.estimate.iteration_s;
+        });
+    const double times = running_s(status) / fastest->estimate.iteration_s;
+    const std::string which = fmt::format("the fastest of its {} shapes", status.offers->size());
+    if (is_same_layout(fastest->grid, *status.chosen) || times < 1.05) return which;
+    return fmt::format("iterations take {:.1f} times as long as on {}, {}", times,
+                       short_form(fastest->grid), which);
+}
+
+/// By when it has done what is left of it; 0: nobody knows.
+double end_of(double start_s, double iteration_s, const JobState* job) {
+    if (job == nullptr) return 0;
+    const double steps_s = job->remaining_iterations * iteration_s;
+    const double limit_s = job->time_limit_s > 0 ? job->time_limit_s : INFINITY;
+    const double left_s = std::min(steps_s > 0 ? steps_s : limit_s, limit_s);
+    return std::isfinite(left_s) ? start_s + left_s : 0;
 }
 
 Json job_json(const LiveState& state, JobId id, const JobStatus& status, const JobView* view) {
@@ -52,19 +138,29 @@ Json job_json(const LiveState& state, JobId id, const JobStatus& status, const J
         json["grid"] = short_form(*status.chosen);
         json["plan"] = plan_of(status);
     }
+    if (const JobPast* past = state.books.history.find(id); past != nullptr)
+        if (Json runs = runs_of(*past); !runs.empty()) json["ran"] = std::move(runs);
     return json;
 }
 
-void add_place(const QueuePosition& place, Json& json) {
+void add_place(const QueuePosition& place, const JobStatus& status, const JobState* job,
+               Json& json) {
     json["place"] = place.number;
     json["ordinary_ahead"] = place.ordinary_ahead;
     if (place.ahead != 0) json["behind"] = place.ahead;
     if (!place.expected) return;
     json["expected_start_s"] = place.expected->start_s;
     json["expected_grid"] = short_form(place.expected->grid);
+    const double iteration = iteration_s(status, place.expected->grid);
+    if (const double end_s = end_of(place.expected->start_s, iteration, job); end_s > 0)
+        json["expected_end_s"] = end_s;
 }
 
-void add_nodes(const LiveState& state, const JobView& view, Json& json) {
+void add_run(const LiveState& state, const JobView& view, const JobStatus& status,
+             const JobState* job, Json& json) {
+    if (const double end_s = end_of(state.now_s, running_s(status), job); end_s > 0)
+        json["expected_end_s"] = end_s;
+    if (const std::string speed = speed_of(status); !speed.empty()) json["speed"] = speed;
     json["start_s"] = view.start_s;
     Json nodes = Json::array();
     for (const NodeIndex index : view.nodes)
@@ -79,6 +175,12 @@ void add_nodes(const LiveState& state, const JobView& view, Json& json) {
 void add_jobs(const LiveState& state, const LiveShown& shown, Json& out) {
     std::map<JobId, const JobView*> views;
     for (const JobView& view : state.round.view.jobs) views.emplace(view.id, &view);
+    std::map<JobId, const JobState*> jobs;  // that take part in decisions
+    for (const JobState& job : state.round.snapshot.jobs) jobs.emplace(job.id, &job);
+    const auto part_of = [&](JobId id) {
+        const auto at = jobs.find(id);
+        return at == jobs.end() ? nullptr : at->second;
+    };
     std::vector<std::pair<std::size_t, JobId>> waiting;
     std::vector<JobId> running;
     for (const auto& [id, status] : state.books.statuses) {
@@ -103,7 +205,8 @@ void add_jobs(const LiveState& state, const LiveShown& shown, Json& out) {
     running.resize(std::min(running.size(), shown.most_jobs));
     for (const auto& [number, id] : waiting) {
         auto [json, view] = of(id);
-        if (const QueuePosition* place = state.books.queue.find(id)) add_place(*place, json);
+        if (const QueuePosition* place = state.books.queue.find(id))
+            add_place(*place, state.books.statuses.at(id), part_of(id), json);
         const Promise* promise = state.books.promises.find(id);
         if (promise != nullptr && state.now_s <= promise->latest_start_s() + 1)
             json["ends_by_s"] = promise->due_s;
@@ -111,7 +214,7 @@ void add_jobs(const LiveState& state, const LiveShown& shown, Json& out) {
     }
     for (const JobId id : running) {
         auto [json, view] = of(id);
-        if (view != nullptr) add_nodes(state, *view, json);
+        if (view != nullptr) add_run(state, *view, state.books.statuses.at(id), part_of(id), json);
         out["running"].push_back(std::move(json));
     }
 }
@@ -180,6 +283,7 @@ std::string live_json(const LiveState& state, const LiveShown& shown) {
               {"nodes", Json::array()},
               {"waiting", Json::array()},
               {"running", Json::array()},
+              {"over", Json::array()},
               {"slow", Json::array()},
               {"leases", Json::array()},
               {"news", news_json(state, shown)}};
@@ -192,8 +296,9 @@ std::string live_json(const LiveState& state, const LiveShown& shown) {
                                  {"down", pool.down},
                                  {"lent", pool.lent}});
     add_jobs(state, shown, json);
+    if (shown.jobs) json["over"] = over_json(state, shown);
     if (shown.nodes) {
-        json["nodes"] = nodes_json(state, shown.most_nodes);
+        json["nodes"] = nodes_json(state, shown);
         json["leases"] = leases_json(state, shown);
     }
     if (shown.jobs && shown.nodes) json["slow"] = slow_json(state);

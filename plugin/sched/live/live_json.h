@@ -23,6 +23,7 @@ struct LiveShown {
     bool jobs = true, nodes = true;
     /// Of waiting and of running jobs each, and of nodes; how many there are is said.
     std::size_t most_jobs = 500, most_nodes = 1024;
+    double past_s = 86400;  ///< of jobs that are over: those that ended since so long ago
 };
 
 std::string live_json(const LiveState& state, const LiveShown& shown);
