@@ -154,14 +154,14 @@ EXTRA_DIST += $(black_box_tests) \
 	tests/soak/shutdown-bursts tests/soak/loan-cycles tests/soak/promises tests/soak/slow-host tests/soak/slow-host.t tests/lib/bursts.sh \
 	tests/lib/cluster.sh \
 	tests/lib/ddp.sh tests/train/ddp.py tests/train/torchrun tests/bench/ddp-batches \
-	tests/lib/start_order.sh tests/lib/beside_stock.sh \
+	tests/lib/start_order.sh tests/lib/beside_stock.sh tests/lib/placement.sh \
 	tests/lib/tap.sh \
 	tests/lib/timed \
 	tests/bench/ordinary-cost \
 	tests/bench/pending-jobs \
 	tests/bench/round-cost \
 	tests/bench/spike-start \
-	tests/bench/network tests/bench/order tests/bench/order-trial \
+	tests/bench/network tests/bench/order tests/bench/order-trial tests/bench/placement \
 	tests/bench/start-order \
 	tests/bench/planner-accuracy \
 	tests/bench/planner-sources \

@@ -2,29 +2,16 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # A cluster with a network: where a job of several nodes lies, beside where stock Slurm puts the same on the same free
 # nodes. Under leaf switches never on more of them; in blocks (Slurm 24.05 and later) wherever stock starts it; of nodes
-# with weights the same as stock's; and no node is woken up for a job that finds one awake.
+# with weights the same as stock's; and no node is woken up for a job that finds one awake. In which order a job's ranks
+# have its nodes, and that a job whose plan needs racks has them, also where Slurm starts it by itself.
 # ARENA_TOPOLOGY_ROUNDS: states of nodes to try under leaf switches, and in blocks (8)
 . "${ARENA_SRCDIR:-.}/tests/lib/tap.sh" || exit 99
 . "${ARENA_SRCDIR:-.}/tests/lib/cluster.sh"
 . "${ARENA_SRCDIR:-.}/tests/lib/arena.sh"
+. "${ARENA_SRCDIR:-.}/tests/lib/placement.sh"
 need_arena
-rounds=${ARENA_TOPOLOGY_ROUNDS:-8} segments=''   # one word, or none
+rounds=${ARENA_TOPOLOGY_ROUNDS:-8} segments=''
 
-# shellcheck disable=SC2317  # called by take
-ordinary() { submit --time=60 -o /dev/null $segments -N "$1" --gres="gpu:a40:$per_node" "${@:2}" "$work/trainer"; }
-ours() {
-    submit --time=60 -o /dev/null --arena-model=gpt2 --arena-batch=96 --arena-launcher=env --arena-types=a40 $segments \
-        --arena-gpus=$(($1 * per_node)) "${@:2}" "$work/trainer"
-}
-nodes_of() { job_field "$1" NodeList; }
-# leaves NODELIST: how many leaves or blocks it has nodes of
-leaves() { scontrol show hostnames "$1" | awk -v size="$leaf_nodes" '{ print int((substr($0, 2) - 1) / size) }' | sort -u | wc -l; }
-gone() { scancel "$1" && wait_until "[[ ! \$(squeue -h -j $1 -t PD,R,CG -o %i 2>/dev/null) ]]"; }
-# take NODES COMMAND: what it starts, in $took; and it is gone again
-take() {
-    local job
-    job=$("$2" "$1") && wait_for_state "$job" RUNNING && took=$(nodes_of "$job") && gone "$job"
-}
 # both N WHAT: N nodes on stock and under Arena; where, in $stock and $arena
 both() {
     stock='' arena=''
@@ -32,19 +19,29 @@ both() {
     if take "$1" ours; then arena=$took; fi
     is "$(scontrol show hostnames "$stock" | wc -l) $(scontrol show hostnames "$arena" | wc -l)" "$1 $1" "$2"
 }
-# close NODES...: no job may have them; `open` ends it
-closed=''
-close() {
-    closed=$(IFS=,; echo "$*")
-    [[ ! $closed ]] || scontrol update NodeName="$closed" State=DRAIN Reason=test
+
+# ranks_of JOB: "LEAF NODE" of each rank as its tasks say it, in their order; leaf_of says which leaf a node is on
+ranks_of() {
+    local rank node own
+    while read -r rank node own; do
+        [[ $rank == "$own" ]] || echo "SLURM_PROCID $rank is RANK $own"
+        echo "$(leaf_of "${node#n}") $node"
+    done < <(sort -n "$gates/$1.tasks")
 }
-open() {
-    [[ ! $closed ]] || scontrol update NodeName="$closed" State=RESUME
-    closed=''
-    wait_until "[[ ! \$(sinfo -h -N -o '%T' | grep -v '^idle\$') ]]"
+# groups COLUMN: how often it changes from line to line, and one more
+groups() { awk -v column="$1" '{ now = "=" $column } now != last { n++; last = now } END { print n + 0 }'; }
+# shellcheck disable=SC2317  # called by ranks_of
+leaf_of() { echo $((($1 - 1) / leaf_nodes)); }
+# On four nodes of two leaves: $job has run there, and said what its tasks are
+over_two_leaves() {
+    close "$@"
+    job=$(submit --time=60 -o /dev/null --arena-model=gpt2 --arena-batch=96 --arena-launcher=env --arena-types=a40 \
+        --arena-gpus=$((4 * per_node)) --wrap "srun bash -c 'echo \$SLURM_PROCID \$SLURMD_NODENAME \$RANK' >$gates/\$SLURM_JOB_ID.tasks")
+    ok "a job of four nodes runs without $closed" wait_for_state "$job" COMPLETED
+    open
 }
-# some_nodes SEED HOW_MANY
-some_nodes() { seq "$count" | shuf -n "$2" --random-source=<(yes "$1") | sed s/^/n/ | sort -V | tr '\n' ' '; }
+
+end_cluster() { stop_cluster >/dev/null && rm -rf "$gates"; }
 
 tree() {
     count=16 leaf_nodes=4 per_node=4
@@ -53,7 +50,7 @@ SuspendProgram=/bin/true
 ResumeProgram=/bin/true
 SuspendTime=100000
 SuspendTimeout=1"
-    local round wanted stock='' arena='' took='' nodes wider='' ours_sum=0 stock_sum=0
+    local round wanted stock='' arena='' nodes wider='' ours_sum=0 stock_sum=0
     for ((round = 1; round <= rounds; round++)); do
         wanted=$((round % 4 == 0 ? 6 : round % 4 + 1))
         read -ra nodes <<<"$(some_nodes "$round" $((RANDOM % (16 - wanted))))"
@@ -83,14 +80,60 @@ SuspendTimeout=1"
         both "$wanted" "$wanted nodes start on stock and under Arena"
         unlike " $(scontrol show hostnames "$arena,$stock" | xargs) " ' n([1-9]|1[0-2]) ' "no node is woken up for that"
     done
-    stop_cluster >/dev/null
+    end_cluster
+}
+
+# The order of ranks, and where nodes of two leaves alternate in it.
+order() {
+    count=8 leaf_nodes=4 per_node=2
+    start_arena --nodes a40:8x2 --topology tree:4
+    local job
+    over_two_leaves n1 n2 n5 n6
+    is "$(ranks_of "$job" | groups 1) $(ranks_of "$job" | groups 2)" "2 4" "a job's ranks keep node and leaf together"
+    # Nodes of two leaves that alternate: Slurm's order is by name.
+    printf '%s\n' 'SwitchName=leafa Nodes=n[1,3,5,7]' 'SwitchName=leafb Nodes=n[2,4,6,8]' 'SwitchName=spine Switches=leafa,leafb' \
+        >"$cluster_dir/topology.conf"
+    leaf_of() { echo $(($1 % 2)); }
+    cluster ctld restart
+    cluster wait
+    like "$(arena doctor 2>&1)" 'warn +network: topology/tree: nodes of leafb and leafa alternate in Slurm.s order of nodes, and so do the ranks.*'"$remedy" \
+        "where nodes of leaves alternate arena doctor says so, and what helps"
+    over_two_leaves n{5..8}
+    is "$(ranks_of "$job" | cut -d' ' -f2 | uniq | paste -sd' ')" "n1 n2 n3 n4" "for a job's ranks follow Slurm's order"
+    end_cluster
+}
+
+# Of Slurm's backfill; a job that was submitted since has been seen by the second.
+passes() { sdiag | sed -n '/Backfilling stats/,$s/.*Total cycles: //p' | head -n 1; }
+
+# Plans priced for racks: see tests/bench/placement racks. Released, Slurm itself starts the job.
+racks() {
+    count=16 leaf_nodes=4 per_node=4
+    start_arena --nodes gb200:16x4 --topology block:4 --hardware GB200-NVL72
+    local job first second
+    close n{9..16}
+    first=$(submit --time=60 -o /dev/null --gres=gpu:gb200:4 -w n1 "$work/trainer")
+    second=$(submit --time=60 -o /dev/null --gres=gpu:gb200:4 -w n8 "$work/trainer")
+    ok "two racks have three free nodes each" eval 'wait_for_state "$first" RUNNING && wait_for_state "$second" RUNNING'
+    job=$(submit --time=60 -o /dev/null --arena-model=gpt2 --arena-batch=96 --arena-launcher=env --arena-types=gb200 --arena-gpus=24 "$work/trainer")
+    ok "a job of six, two of a rack at a time, is released to wait" wait_until "[[ \$(arena_word $job state) == released ]]"
+    ok "Slurm looks at it twice" wait_until "((\$(passes) >= $(passes) + 2)) || [[ \$(job_state $job) == RUNNING ]]" 90
+    is "$(job_state "$job")" PENDING "and does not start it on three and three"
+    gone "$second"
+    ok "it starts when a fourth is free" wait_started "$job"
+    is "$(scontrol show hostnames "$(nodes_of "$job")" | awk '{ ++of[int((substr($0, 2) - 1) / 4)] } END { print of[0], of[1] }')" "2 4" \
+        "on two and four"
+    gone "$job"
+    gone "$first"
+    open
+    end_cluster
 }
 
 # topology/block knows no job over two blocks where one could hold it; with all in one block each lies there.
 blocks() {
     count=12 leaf_nodes=6 per_node=2
     start_arena --nodes a40:12x2 --topology block:6
-    local round wanted stock='' arena='' took='' nodes split=0 third
+    local round wanted stock='' arena='' nodes split=0 third
     close n1 n2 n3 n4 n7 n8 n9
     both 3 "three nodes start where one block has them"
     is "$arena" "n[10-12]" "in that block"
@@ -143,10 +186,14 @@ blocks() {
     open
     ok "and start when one has" wait_for_state "$waits" RUNNING
     is "$(leaves "$(nodes_of "$waits")")" 1 "in it"
-    stop_cluster >/dev/null
+    end_cluster
 }
 
 RANDOM=7
+remedy='name the nodes of a leaf one after the other'
+! slurm_has 23.02 || remedy=TopologyParam=SwitchAsNodeRank
 tree
+order
+! slurm_has 24.05 || racks
 ! slurm_has 24.05 || blocks   # contrib/slurm-smoke has such a Slurm
 done_testing
