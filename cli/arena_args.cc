@@ -19,6 +19,7 @@
 #include "base/user_file.h"
 #include "cli/common/ask.h"
 #include "core/offer.h"
+#include "installed_paths.h"
 #include "request/launchers.h"
 #include "request/rendezvous.h"
 
@@ -36,13 +37,13 @@ constexpr std::size_t max_table_bytes = 64 * 1024;
 
 struct Arguments {
     std::string launcher, version, table;
-    bool list = false, versions = false, elastic = false, help = false;
+    bool list = false, versions = false, elastic = false, python = false, help = false;
 };
 
 std::string usage_line() {
     return fmt::format(
         "usage: arena-args [NAME[@VERSION]] [--version V] [--table FILE] [--list] [--versions] "
-        "[--elastic], with NAME one of: {}; without it the job's ARENA_LAUNCHER",
+        "[--elastic] [--python], with NAME one of: {}; without it the job's ARENA_LAUNCHER",
         launcher_names());
 }
 
@@ -58,8 +59,8 @@ Result<Arguments> parse_arguments(const std::vector<std::string_view>& words) {
             if (i + 1 == words.size() || words[i + 1].empty())
                 return misuse(fmt::format("{} needs a value", word));
             (word == "--table" ? a.table : a.version) = words[++i];
-        } else if (word == "--elastic") {
-            a.elastic = true;
+        } else if (word == "--elastic" || word == "--python") {
+            (word == "--elastic" ? a.elastic : a.python) = true;
         } else if (word == "--list" || word == "--versions" || word == "--help" || word == "-h") {
             (word == "--list" ? a.list : word == "--versions" ? a.versions : a.help) = true;
         } else if (word.starts_with("-")) {
@@ -337,6 +338,10 @@ int main_of(int argc, char** argv) {
     }
     if (arguments->elastic) {
         fmt::print("{}", elastic_script);
+        return exit_told;
+    }
+    if (arguments->python) {
+        fmt::print("{}/python\n", Environment::text("ARENA_DATA_DIR", ARENA_PKGDATADIR));
         return exit_told;
     }
     return arguments->list ? list_launchers() : tell(*arguments);

@@ -7,12 +7,14 @@ dist_launchers_SCRIPTS = \
 	contrib/launchers/lightning.sh \
 	contrib/launchers/megatron.sh \
 	contrib/launchers/nemo.sh \
+	contrib/launchers/pytorch.sh \
 	contrib/launchers/torchrun.sh \
 	contrib/launchers/torchtitan.sh \
 	# end
 dist_launchers_DATA = \
 	contrib/launchers/checkpoint_on_signal.py \
 	contrib/launchers/elastic.sh \
+	contrib/launchers/pytorch_arena.py \
 	# end
 # ---- model files from torch modules ----------------------------------------------------------------
 dist_pkgdata_SCRIPTS = contrib/describe-model

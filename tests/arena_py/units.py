@@ -1,0 +1,261 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""arena.py's parts, one rank and no cluster: t0450 runs it."""
+import ast
+import os
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+import arena
+
+PLAN = {"ARENA_PLAN": "{}", "ARENA_PP": "1", "ARENA_DP": "1", "ARENA_TP": "1", "ARENA_MICRO_BATCH": "2", "ARENA_NUM_MICRO_BATCHES": "3",
+        "ARENA_GLOBAL_BATCH": "6", "ARENA_SEQ_LENGTH": "16"}
+
+
+class Ranks:
+    """Stands for arena._World: one rank of several that nobody talks to."""
+
+    def __init__(self, size, rank=0):
+        self.size, self.rank = size, rank
+
+
+def plan(world=1, batch=None, micro_batch=None, parallel=False, **env):
+    return arena._Plan(env, world, batch, micro_batch, parallel)
+
+
+class Words(unittest.TestCase):
+    def parse(self, text):
+        return arena._parse_word(text, 2, 8, 4)
+
+    def test_good_ones(self):
+        self.assertEqual(self.parse("split 3,5"), arena.Split([3, 5]))
+        self.assertEqual(self.parse("park 0.5s"), arena.Park(0.5))
+        self.assertEqual(self.parse("check 7 gpus"), arena.Check(7, True, []))
+        self.assertEqual(self.parse("check 7 links 0>1,2>3|1>2"), arena.Check(7, False, [[(0, 1), (2, 3)], [(1, 2)]]))
+        self.assertEqual(self.parse("check 7 gpus links 3>0"), arena.Check(7, True, [[(3, 0)]]))
+
+    def test_what_cannot_be_obeyed_is_refused(self):
+        for text in ("", "split", "split 4,5", "split 8,0", "split 2,2,4", "park 61s", "park 5", "park -1s", "check 7", "check x gpus", "check 7 gpus gpus",
+                     "check 7 links 0>4", "check 7 links 0>1,1>2", "check 7 links 0>0", "check 7 links", "check 7 gpus links 0>1|", "swap 0 1",
+                     "leave", "check 7 links " + "|".join(["0>1"] * 257)):
+            with self.assertRaises(ValueError, msg=text):
+                self.parse(text)
+
+
+class Meeting(unittest.TestCase):
+    def test_the_first_host_of_a_list(self):
+        for nodes, host in (("n3", "n3"), ("a,b", "a"), ("n[3-5,7],m1", "n3"), ("n[01-02]-ib,b", "n01-ib"), ("", "")):
+            self.assertEqual(arena._first_host(nodes), host)
+
+    def test_where_the_chief_is(self):
+        step = {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "1", "SLURM_RESTART_COUNT": "2", "SLURM_STEP_NUM_NODES": "2",
+                "SLURM_STEP_NODELIST": "n[2-3]", "SLURM_LAUNCH_NODE_IPADDR": "10.0.0.1"}
+        self.assertEqual(arena._meeting(step), ("7.1.2", ["n2", "10.0.0.1"]))
+        self.assertEqual(arena._meeting({**step, "SLURM_STEP_NUM_NODES": "1"}), ("7.1.2", ["127.0.0.1"]))
+        self.assertEqual(arena._meeting({"ARENA_WATCH_CHIEF": "h"}), ("0.0.0", ["h"]))
+
+    def test_a_line_is_opened_once_and_in_order(self):
+        key = bytes(16)
+        writer, reader = arena._Seal(key, "up", "1 2"), arena._Seal(key, "up", "1 2")
+        first, second = (writer.seal(b"text").rstrip(b"\n") for _ in range(2))
+        self.assertIsNone(reader.open(second))
+        self.assertEqual(reader.open(first), b"text")
+        self.assertIsNone(reader.open(first))
+        self.assertIsNone(reader.open(second[:-1] + b"T"))
+        self.assertEqual(reader.open(second), b"text")
+
+    def test_ports_are_eight_below_those_of_linux(self):
+        ports = arena._ports(bytes(16), "7.0.0")
+        self.assertEqual(len(set(ports)), 8)
+        self.assertTrue(all(10000 <= port < 20000 for port in ports))
+
+
+class Plans(unittest.TestCase):
+    def test_a_script_of_replicas_refuses_any_other_plan(self):
+        for name in ("PP", "TP", "CP", "EP", "VPP"):
+            with self.assertRaisesRegex(RuntimeError, "--arena-launcher=ddp"):
+                plan(2, **{**PLAN, "ARENA_" + name: "2"})
+
+    def test_one_that_obeys_all_of_it_has_its_replicas(self):
+        found = plan(8, parallel=True, **{**PLAN, "ARENA_PP": "2", "ARENA_DP": "2", "ARENA_TP": "2"})
+        self.assertEqual([found.replica_of(rank) for rank in range(8)], [0, 0, 1, 1, 0, 0, 1, 1])
+
+    def test_other_ranks_than_the_plan_has_are_refused(self):
+        with self.assertRaisesRegex(RuntimeError, "2 ranks are not those of the plan"):
+            plan(2, **PLAN)
+
+    def test_the_plan_says_the_batch_and_outside_of_it_the_script(self):
+        self.assertEqual((plan(1, 64, 8, **PLAN).batch, plan(1, 64, 8, **PLAN).total), (6, 3))
+        self.assertEqual((plan(3, 64, 8).total, plan(3, 64, 8).even_counts()), (8, [3, 3, 2]))
+        with self.assertRaises(ValueError):
+            plan(1, 10, 3)
+        with self.assertRaises(ValueError):
+            plan(4, 8, 4)
+
+
+class Orders(unittest.TestCase):
+    def test_each_sample_of_a_step_goes_to_one_rank_however_they_are_dealt(self):
+        def step(counts, seed, which):
+            seen, first = [], 0
+            for count in counts:
+                stream = iter(arena._Order(50, seed, 24, 2, which, range(first, first + count)))
+                seen += [sample for _ in range(count) for sample in next(stream)]
+                first += count
+            return seen
+        for seed in (None, 5):
+            whole = step([12], seed, 3)
+            self.assertEqual(len(whole), 24)
+            for counts in ([6, 6], [9, 3], [1, 5, 3, 3]):
+                self.assertEqual(step(counts, seed, 3), whole)
+        self.assertEqual(step([12], None, 3)[:3], [22, 23, 24])
+        turn = [sample for which in range(3) for sample in step([12], 5, which)][:50]
+        self.assertEqual(sorted(turn), list(range(50)))
+        self.assertNotEqual(turn, list(range(50)))
+
+
+class Clocks(unittest.TestCase):
+    def test_what_waits_for_others_does_not_count(self):
+        clock = arena._ComputeClock(False, False)
+        clock.add(0, 1, 4, False)
+        clock.add(4, 5, 8, False)
+        clock.add(8, 9, 100, True)
+        self.assertEqual(clock.step_s(), 4)
+        clock.add(0, 2, 100, True)   # the only one of its step: by its way forward, a quarter of a micro-batch
+        self.assertEqual(clock.step_s(), 8)
+
+
+class Reports(unittest.TestCase):
+    def test_the_steps_behind_the_first_two_are_told(self):
+        with tempfile.TemporaryDirectory() as folder:
+            command, said = os.path.join(folder, "arena"), os.path.join(folder, "said")
+            with open(command, "w") as file:
+                file.write(f'#!/bin/sh\necho "$*" >>{said}\n')
+            os.chmod(command, stat.S_IRWXU)
+            path, os.environ["PATH"] = os.environ["PATH"], folder
+            try:
+                reporter = arena._Reporter({"SLURM_JOB_ID": "1", "ARENA_PLAN": "{}"})
+                for seconds in (9, 9, 0.25, 0.25):
+                    reporter.add(seconds)
+                reporter.tell(last=True)
+                self.assertFalse(os.path.exists(said))
+                reporter.add(0.25)
+                os.environ["PATH"] = folder + ":" + path
+                reporter.tell(last=True)
+                reporter.tell(last=True)
+                for _ in range(20):
+                    reporter.add(0.5)
+                reporter.tell(last=True)
+            finally:
+                os.environ["PATH"] = path
+            with open(said) as file:
+                self.assertEqual(file.read(), "report --iteration-s 0.25 --spread 0 --steps 3\n"
+                                              "report --iteration-s 0.5 --spread 0 --steps 23\n")
+            arena._Reporter({}).tell(last=True)
+
+
+class Runs(unittest.TestCase):
+    def test_outside_of_arena_it_counts_and_nothing_else(self):
+        before = signal.getsignal(signal.SIGTERM)
+        saved = []
+        run = arena.start(saved.append, lambda: 3, batch=6, micro_batch=2, environment={})
+        self.assertEqual(list(run.steps(7, save_every=2)), [3, 4, 5, 6])
+        self.assertEqual(saved, [4, 6, 7])
+        self.assertFalse(run.is_active)
+        self.assertEqual(signal.getsignal(signal.SIGTERM), before)
+        self.assertEqual((len(run.micro_batches), list(run.micro_batches), run.weight), (3, [0, 1, 2], 1 / 3))
+
+    def test_told_to_leave_it_saves_and_ends_with_the_code_by_which_it_comes_back(self):
+        for name, codes in (("USR1", {"ARENA_REQUEUE_CODE": "99"}), ("USR2", {"ARENA_REQUEUE_CODE": "42"}), ("TERM", {})):
+            with tempfile.TemporaryDirectory() as folder:
+                left, saved, done = os.path.join(folder, "left"), [], []
+                env = {**PLAN, **codes, "ARENA_CHECKPOINT_SIGNAL": name, "ARENA_LEFT_FILE": left}
+
+                def life():
+                    run = arena.start(saved.append, lambda: saved[-1] if saved else None, environment=env)
+                    for step in run.steps(5):
+                        done.append(step)
+                        if step == 2 and len(done) == 3:
+                            os.kill(os.getpid(), getattr(signal, "SIG" + name))
+                with self.assertRaises(SystemExit) as end:
+                    life()
+                self.assertEqual(end.exception.code, int(codes.get("ARENA_REQUEUE_CODE", 143)))
+                self.assertTrue(os.path.exists(left))
+                life()
+                self.assertEqual((done, saved), ([0, 1, 2, 3, 4], [3, 5]))
+
+    def test_a_script_that_saves_nothing_dies_of_the_signal_as_ever(self):
+        signal.signal(signal.SIGUSR1, signal.SIG_DFL)
+        arena.start(environment=PLAN)
+        self.assertEqual(signal.getsignal(signal.SIGUSR1), signal.SIG_DFL)
+
+    def test_gradients_of_two_ranks_count_by_micro_batches(self):
+        """By hand what DistributedDataParallel does: the mean over ranks of what each has summed up."""
+        losses = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
+        whole = sum(losses) / len(losses)
+        for counts in ([3, 3], [5, 1], [2, 4]):
+            weight = 2 / 6
+            ranks = [losses[:counts[0]], losses[counts[0]:]]
+            self.assertAlmostEqual(sum(sum(loss * weight for loss in rank) for rank in ranks) / 2, whole)
+
+    def test_more_ranks_without_a_process_group_are_refused(self):
+        with self.assertRaisesRegex(RuntimeError, "after torch.distributed.init_process_group"):
+            arena.start(environment={**PLAN, "WORLD_SIZE": "2"})
+
+    def test_a_chief_that_is_not_there_costs_a_line(self):
+        env = {**PLAN, "ARENA_WATCH_KEY": "f" * 32, "ARENA_WATCH_CHIEF": "127.0.0.1"}
+        arena._Chief.find_s, kept = 0.3, arena._Chief.find_s
+        try:
+            run = arena.start(environment=env)
+        finally:
+            arena._Chief.find_s = kept
+        self.assertEqual(list(run.steps(2)), [0, 1])
+
+
+class Checkpoints(unittest.TestCase):
+    class State:
+        def __init__(self, value=0):
+            self.value = value
+
+        def state_dict(self):
+            return {"value": self.value}
+
+        def load_state_dict(self, state):
+            self.value = state["value"]
+
+    def test_it_comes_back(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "run.pt")
+            save, load = arena.checkpoint(path, model=self.State(7))
+            self.assertEqual(load(), 0)
+            save(5)
+            self.assertEqual(os.listdir(folder), ["run.pt"])
+            other = self.State()
+            self.assertEqual((arena.checkpoint(path, model=other)[1](), other.value), (5, 7))
+            with self.assertRaisesRegex(RuntimeError, "has no optimizer"):
+                arena.checkpoint(path, optimizer=other)[1]()
+
+
+class File(unittest.TestCase):
+    def test_it_is_python_3_8_and_needs_nothing(self):
+        with open(arena.__file__) as file:
+            tree = ast.parse(file.read(), feature_version=(3, 8))
+        imported = {name.name.split(".")[0] for node in tree.body if isinstance(node, ast.Import) for name in node.names}
+        self.assertLessEqual(imported, set(sys.stdlib_module_names))
+        lean = subprocess.run([sys.executable, "-c", "import sys, arena; list(arena.start().steps(3)); print('torch' in sys.modules)"],
+                              env={"PYTHONPATH": os.environ["PYTHONPATH"], "PYTHONDONTWRITEBYTECODE": "1"}, capture_output=True, text=True)
+        self.assertEqual((lean.stdout, lean.stderr), ("False\n", ""))
+
+    def test_a_step_of_a_job_costs_little(self):
+        run = arena.start(environment=PLAN)
+        costs = []
+        for _ in run.steps(2000):
+            costs.append(time.perf_counter())
+        gaps = sorted(b - a for a, b in zip(costs, costs[1:]))
+        self.assertLess(gaps[len(gaps) // 2], 1e-3)
+
+
+if __name__ == "__main__":
+    unittest.main()
