@@ -899,7 +899,7 @@ class Run:
 
     def leave(self):
         """Ends this process, with the code by which an elastic job comes back."""
-        self.finish()
+        self.finish("ARENA_REQUEUE_CODE" in self._env)
         if self.rank == 0 and self._env.get("ARENA_LEFT_FILE"):
             open(self._env["ARENA_LEFT_FILE"], "w").close()   # launchers end with codes of their own
         self._all.meet()
@@ -907,9 +907,10 @@ class Run:
             _say(f"told to leave: saved after step {self.step}")
         raise SystemExit(_number(self._env, "ARENA_REQUEUE_CODE", 128 + signal.SIGTERM))
 
-    def finish(self):
-        """All steps of this life are done."""
-        self._reporter.tell(last=True)
+    def finish(self, reports=True):
+        """All steps of this life are done. A job that is cancelled has no plan any more that could be reported."""
+        if reports:
+            self._reporter.tell(last=True)
         if self._chief:
             self._chief.close()
 
