@@ -36,14 +36,15 @@ constexpr std::string_view elastic_script =
 constexpr std::size_t max_table_bytes = 64 * 1024;
 
 struct Arguments {
-    std::string launcher, version, table;
+    std::string launcher, version, table, mounts;
     bool list = false, versions = false, elastic = false, python = false, help = false;
 };
 
 std::string usage_line() {
     return fmt::format(
         "usage: arena-args [NAME[@VERSION]] [--version V] [--table FILE] [--list] [--versions] "
-        "[--elastic] [--python], with NAME one of: {}; without it the job's ARENA_LAUNCHER",
+        "[--elastic] [--python] [--mounts RUNTIME], with NAME one of: {}; without it the job's "
+        "ARENA_LAUNCHER",
         launcher_names());
 }
 
@@ -55,10 +56,10 @@ Result<Arguments> parse_arguments(const std::vector<std::string_view>& words) {
     Arguments a;
     for (std::size_t i = 0; i < words.size(); ++i) {
         const std::string_view word = words[i];
-        if (word == "--version" || word == "--table") {
+        if (word == "--version" || word == "--table" || word == "--mounts") {
             if (i + 1 == words.size() || words[i + 1].empty())
                 return misuse(fmt::format("{} needs a value", word));
-            (word == "--table" ? a.table : a.version) = words[++i];
+            (word == "--table" ? a.table : word == "--mounts" ? a.mounts : a.version) = words[++i];
         } else if (word == "--elastic" || word == "--python") {
             (word == "--elastic" ? a.elastic : a.python) = true;
         } else if (word == "--list" || word == "--versions" || word == "--help" || word == "-h") {
@@ -322,6 +323,44 @@ int tell(const Arguments& a) {
     return exit_told;
 }
 
+std::string python_directory() {
+    return Environment::text("ARENA_DATA_DIR", ARENA_PKGDATADIR) + "/python";
+}
+
+// ---- containers
+// --------------------------------------------------------------------
+
+/// How a runtime is told what its container has of the host. doc/containers.md says the rest.
+struct Runtime {
+    const char* name;
+    const char* mount;   ///< of each directory: fmt's {0}
+    const char* others;  ///< words without which a rank is not seen from outside; "" = none
+};
+constexpr Runtime runtimes[] = {
+    {"charliecloud", "--bind={0}", ""},
+    {"apptainer", "--bind={0}:{0}:ro", ""},
+    {"singularity", "--bind={0}:{0}:ro", ""},
+    {"podman", "--volume={0}:{0}:ro", "--env-host --pid=host --ipc=host --network=host"},
+    {"enroot", "--mount={0}:{0}:ro", ""},
+};
+
+int tell_mounts(const std::string& name) {
+    for (const Runtime& runtime : runtimes) {
+        if (name != runtime.name) continue;
+        for (const std::string& path : {std::string(ARENA_LIBEXECDIR), python_directory()})
+            fmt::print("{}\n", fmt::format(fmt::runtime(runtime.mount), path));
+        for (const std::string_view word : split(runtime.others, ' '))
+            if (!word.empty()) fmt::print("{}\n", word);
+        return exit_told;
+    }
+    std::vector<std::string_view> names;
+    for (const Runtime& runtime : runtimes) names.emplace_back(runtime.name);
+    return fail(
+        usage_error(fmt::format("--mounts {}: is none of {} (pyxis, and containers of Slurm's own: "
+                                "doc/containers.md)",
+                                printable(name, 40), fmt::join(names, ", "))));
+}
+
 int list_launchers() {
     std::vector<std::string> names;
     for (const Launcher& launcher : launchers()) names.push_back(launcher.name);
@@ -341,9 +380,10 @@ int main_of(int argc, char** argv) {
         return exit_told;
     }
     if (arguments->python) {
-        fmt::print("{}/python\n", Environment::text("ARENA_DATA_DIR", ARENA_PKGDATADIR));
+        fmt::print("{}\n", python_directory());
         return exit_told;
     }
+    if (!arguments->mounts.empty()) return tell_mounts(arguments->mounts);
     return arguments->list ? list_launchers() : tell(*arguments);
 }
 

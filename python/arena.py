@@ -419,6 +419,7 @@ class _Reporter:
             self._running = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
         except OSError:
             _say(f"the iteration time is not reported: {words[0]} cannot be started")
+            self._on = False
         if last:
             self._reap(5)
 

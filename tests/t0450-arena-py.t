@@ -22,24 +22,44 @@ is "$(env ARENA_DATA_DIR="$stage/share/slurm-arena" "$stage/bin/arena-args" --py
 ok "and there it is installed" test -r "$stage/share/slurm-arena/python/arena.py"
 
 # ---- in a cluster ----------------------------------------------------------------------------------------------------
-start_arena --nodes a40:2x2 --arena-set slowdown.poll_s=2 --arena-set resize.cooldown_s=1 --arena-set resize.checkpoint_grace_s=60
+start_arena --nodes a40:2x2 --arena-set slowdown.poll_s=2 --arena-set slowdown.threshold=1.5 --arena-set resize.cooldown_s=1 --arena-set resize.checkpoint_grace_s=60
 printf 'name: tiny\nfamily: gpt\nlayers: 2\nhidden: 32\nheads: 4\nvocab: 128\nseq_length: 16\nprecision: fp32\n' >"$work/tiny.yaml"
+# Where charliecloud is, jobs that say IN=charliecloud run in an image that has none of this installation.
+image=$work/image
+make_image() {
+    local path
+    for path in "$gates" "$cluster_dir" "$stage"/{bin,lib,libexec/slurm-arena,share/slurm-arena/python} "$ARENA_SRCDIR/tests/arena_py" /usr /etc /dev /proc /sys /tmp; do
+        mkdir -p "$image$path"
+    done
+    for path in bin lib lib64 sbin; do ln -s "usr/$path" "$image/$path"; done
+    touch "$image"/etc/{passwd,group,hosts,resolv.conf}
+}
+make_image
 cat >"$work/life" <<END
 #!/bin/bash
 cd $gates || exit 1
-export PYTHONPATH=$stage/share/slurm-arena/python MASTER_ADDR=127.0.0.1 ARENA_RDZV_HOST=127.0.0.1 PATH=$stage/bin:\$PATH
+export PYTHONPATH=$stage/share/slurm-arena/python ARENA_DATA_DIR=$stage/share/slurm-arena MASTER_ADDR=127.0.0.1 ARENA_RDZV_HOST=127.0.0.1
+export PATH=$stage/bin:\$PATH USER=\${USER:-root} ARENA_WATCH_LOG_DIR=$gates/\$SLURM_JOB_NAME.watch ARENA_WATCH_RECHECK_S=600
 mkdir -p "\$SLURM_JOB_NAME.watch"
-export ARENA_WATCH_LOG_DIR=$gates/\$SLURM_JOB_NAME.watch ARENA_WATCH_RECHECK_S=600
-exec srun $python $train "\$SLURM_JOB_NAME" "\$STEPS"
+inside=()
+if [[ \$IN == charliecloud ]]; then
+    mapfile -t mounts < <(arena-args --mounts charliecloud)
+    for path in /usr /etc $gates $cluster_dir $stage/{bin,lib} $ARENA_SRCDIR/tests/arena_py; do mounts+=(-b "\$path"); done
+    inside=(ch-run "\${mounts[@]}" --cd=$gates $image --)
+    export ARENA_WATCH_PRECHECK=0
+fi
+exec srun "\${inside[@]}" $python $train "\$SLURM_JOB_NAME" "\$STEPS"
 END
 chmod 755 "$work/life"
 # teach NAME STEPS OPTIONS...: a job of train.py; NAME.log, NAME.out, NAME.watch of $gates
 teach() {
     local name=$1 steps=$2
     shift 2
-    submit -J "$name" -o "$gates/$name.out" --open-mode=append --time=30 --export="ALL,STEPS=$steps,DEVICE_S=${DEVICE_S-}" --arena-model="$work/tiny.yaml" \
+    submit -J "$name" -o "$gates/$name.out" --open-mode=append --time=30 --export="ALL,STEPS=$steps,DEVICE_S=${DEVICE_S-},IN=${IN-}" --arena-model="$work/tiny.yaml" \
         --arena-batch=24 --arena-plan=pp1,tp1,zero0,none,mb2 "$@" "$work/life"
 }
+# reaches CONDITION LIMIT: waits for it, but not for a job that has ended
+reaches() { wait_until "$1 || [[ \$(job_state \$job) != @(PENDING|CONFIGURING|RUNNING|COMPLETING) ]]" "$2" && eval "$1"; }
 done_of() { if [[ -e $gates/$1.log ]]; then wc -l <"$gates/$1.log"; else echo 0; fi; }
 log_says() { jq -se --argjson began "${began:-0}" "$2" "$gates/$1.log" >/dev/null; }
 # same NAME NAME BOUND: as many losses, each within BOUND of the other
@@ -50,27 +70,32 @@ same() { jq -ne --slurpfile a "$gates/$1.log" --slurpfile b "$gates/$2.log" --ar
 ok "outside of Arena the script runs as plain PyTorch" env PYTHONPATH="$ARENA_SRCDIR/python" "$python" "$train" "$gates/alone" 400
 is "$(done_of alone)" 400 "all its steps"
 
-# ---- told to leave, back in another shape ------------------------------------------------------------------------------
-job=$(teach moved 100000 --arena-gpus=4 --arena-elastic) || BAIL_OUT "no job: $job"
-ok "it trains on 2 nodes x 2 ranks" wait_until '(($(done_of moved) >= 20))' 90 || BAIL_OUT "$(cat "$gates/moved.out")"
+# ---- told to leave, back in another shape; watched, and in a container -------------------------------------------------
+! USER=${USER:-root} ch-run -b /usr "$image" -- /usr/bin/true 2>/dev/null || export IN=charliecloud
+job=$(DEVICE_S=0.02 teach moved 100000 --arena-gpus=4 --arena-elastic --arena-slowdown=watch) || BAIL_OUT "no job: $job"
+ok "it trains on 2 nodes x 2 ranks" reaches '(($(done_of moved) >= 20))' 90 || BAIL_OUT "$(cat "$gates/moved.out")"
 ok "it tells how long its steps take" wait_until 'arena profile observed --store "$cluster_dir/profile-store/profiles.db" --json | jq -e "[.. | objects | select(.steps? >= 10)] | length > 0" >/dev/null' 30
 ok "it is asked to have two GPUs" scontrol update JobId="$job" Comment=arena:gpus=2-2
-ok "it goes on with two" wait_until 'log_says moved "any(.[]; .world == 2)"' 90 || diag "$(cat "$gates/moved.out")"
+ok "it goes on with two" reaches 'log_says moved "any(.[]; .world == 2)"' 90 || diag "$(cat "$gates/moved.out")"
 like "$(cat "$gates/moved.out")" 'arena: told to leave: saved after step [0-9]+' "it says that it has saved"
 is "$(job_field "$job" Restarts)" 1 "restarted once, by its exit code"
+unlike "$(cat "$gates/moved.out")" 'ld\.so' "no process of it lacks the recorder that it is watched by"
+not_ok "its chief had a trainer, and complains of nothing" grep -h -e 'unwatched' "$gates/moved.out"
+[[ ${IN-} ]] || skip 1 "charliecloud is not installed, or may not be used here: not in a container"
 scancel "$job"
+unset IN
 ok "each step was done once" log_says moved 'map(.step) == [range(0; length)] and (map(.world) | unique) == [2, 4]'
 ok "each had each of its samples once" log_says moved 'all(.[]; .samples == 24 and .most == 1)'
 ok "its losses are those of one rank" same moved alone 1e-6
 
 # ---- a slow rank -------------------------------------------------------------------------------------------------------
 job=$(DEVICE_S=0.02 teach slow 100000 -N 2 --arena-gpus=2 --arena-slowdown=mitigate) || BAIL_OUT "no job: $job"
-ok "a watched one trains" wait_until '(($(done_of slow) >= 25))' 90 || BAIL_OUT "$(cat "$gates/slow.out")"
+ok "a watched one trains" reaches '(($(done_of slow) >= 25))' 90 || BAIL_OUT "$(cat "$gates/slow.out")"
 like "$(cat "$gates/slow.out")" 'arena: check [0-9]+ gpus before step 1' "its GPUs were checked before its first step"
 began=$(done_of slow)
 echo 1 >"$gates/slow.slow"
-ok "rank 1 is slow: micro-batches are dealt anew, fewer for it" wait_until 'log_says slow "any(.[]; .step > \$began and .counts[1] < 6)"' 90 || diag "$(cat "$gates/slow.out")"
-ok "ten steps of it" wait_until 'log_says slow "map(select(.counts[1] < 6)) | length > 12"' 60
+ok "rank 1 is slow: micro-batches are dealt anew, fewer for it" reaches 'log_says slow "any(.[]; .step > \$began and .counts[1] < 6)"' 90 || diag "$(cat "$gates/slow.out")"
+ok "ten steps of it" reaches 'log_says slow "map(select(.counts[1] < 6)) | length > 12"' 60
 median='def median: sort | .[length / 2 | floor]; (map(select(.step > $began and .counts == [6, 6]).s) | median) as $before |
     (map(select(.counts[1] < 6).s)[2:] | median) as $after |'
 note "$(jq -sr --argjson began "$began" "$median \"slow \(\$before) s a step, after S2 \(\$after) s, \(last.counts)\"" "$gates/slow.log")"

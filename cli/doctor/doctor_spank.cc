@@ -23,6 +23,7 @@ struct PluginLine {
 struct Stack {
     std::vector<PluginLine> ours;
     std::vector<std::string> patterns;  ///< of include lines
+    std::string pyxis_first;            ///< file in which pyxis stands before ours; "" = nowhere
     int files = 0;
 };
 
@@ -52,6 +53,9 @@ void read_stack(const std::string& path, Stack& stack) {
             ::globfree(&matches);
         } else if (std::filesystem::path(parts[1]).filename() == "spank_arena.so") {
             stack.ours.push_back({path, parts[0], parts[1]});
+        } else if (stack.ours.empty() &&
+                   std::filesystem::path(parts[1]).filename() == "spank_pyxis.so") {
+            stack.pyxis_first = path;
         }
     }
 }
@@ -104,6 +108,16 @@ Finding check_one(const Facts& facts, const PluginLine& line) {
     return ok(name, fmt::format("{}: {} {}", line.file, line.rule, line.plugin));
 }
 
+/// A plug-in behind pyxis' is called inside of the container, where neither agent nor recorder are.
+Finding behind_pyxis(const PluginLine& line, const std::string& pyxis_file) {
+    return warn(name,
+                fmt::format("{}: spank_pyxis.so stands before spank_arena.so: a step in its "
+                            "container runs unwatched",
+                            pyxis_file),
+                {remove_line(line), fmt::format("sed -i '/^[^#]*spank_pyxis.so/i {} {}' {}",
+                                                line.rule, line.plugin, shell_word(pyxis_file))});
+}
+
 std::string stack_path(const Facts& facts) {
     const std::string named = wanted_value(facts, "PlugStackConfig");
     return named.empty() ? std::string(std::filesystem::path(facts.slurm_conf_path).parent_path() /
@@ -121,7 +135,12 @@ std::vector<Finding> check_spank(const Facts& facts) {
     if (stack.ours.empty())
         return {fail(name, path + " loads no spank_arena.so: sbatch knows no --arena option",
                      {add_line(path, stack, facts.plugin_dir + "/spank_arena.so")})};
-    if (stack.ours.size() == 1) return {check_one(facts, stack.ours.front())};
+    if (stack.ours.size() == 1) {
+        std::vector<Finding> found{check_one(facts, stack.ours.front())};
+        if (!stack.pyxis_first.empty())
+            found.push_back(behind_pyxis(stack.ours.front(), stack.pyxis_first));
+        return found;
+    }
     Remedy remedy;
     std::vector<std::string> files;
     const std::string& kept = stack.ours.front().file;

@@ -280,7 +280,9 @@ void watch_step(spank_t spank) {
                                .launcher = task_variable(spank, "ARENA_LAUNCHER"),
                                .mpi = task_variable(spank, "ARENA_WATCH_MPI"),
                                .preload = task_variable(spank, "LD_PRELOAD"),
-                               .profiler = task_variable(spank, "NCCL_PROFILER_PLUGIN")},
+                               .profiler = task_variable(spank, "NCCL_PROFILER_PLUGIN"),
+                               .binds = task_variable(spank, "APPTAINER_BIND") +
+                                        task_variable(spank, "SINGULARITY_BIND")},
                               ARENA_LIBEXECDIR);
     if (variables.empty()) return;
     // The loader would complain in each process of the task.

@@ -22,8 +22,11 @@ std::vector<std::pair<std::string, std::string>> task_variables(const StepWatch&
                                                                 const std::string& libexec) {
     if (!is_watched(step)) return {};
     const bool mpi = step.mpi.empty() ? step.launcher.starts_with("arena-train") : step.mpi == "1";
-    return watch_variables(
-        {.libexec = libexec, .preload = step.preload, .profiler = step.profiler, .mpi = mpi});
+    return watch_variables({.libexec = libexec,
+                            .preload = step.preload,
+                            .profiler = step.profiler,
+                            .mpi = mpi,
+                            .binds = !step.binds.empty()});
 }
 
 std::vector<std::string> agent_environment(const char* const* task) {

@@ -18,6 +18,7 @@ struct StepWatch {
     std::string launcher;  ///< ARENA_LAUNCHER
     std::string mpi;       ///< ARENA_WATCH_MPI: 1, 0, or "" as the launcher has it
     std::string preload, profiler;
+    std::string binds;  ///< APPTAINER_BIND and SINGULARITY_BIND, one behind the other
 };
 bool is_watched(const StepWatch& step);
 /// What is set in each task; empty where it is not watched.

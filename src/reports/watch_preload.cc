@@ -18,6 +18,7 @@ std::vector<std::pair<std::string, std::string>> watch_variables(const WatchedTa
     std::vector<std::pair<std::string, std::string>> list;
     if (preload != task.preload) list.emplace_back("LD_PRELOAD", preload);
     if (task.profiler.empty()) list.emplace_back("NCCL_PROFILER_PLUGIN", recorder);
+    if (!task.binds) list.emplace_back("APPTAINER_BIND", task.libexec);
     return list;
 }
 

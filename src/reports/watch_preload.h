@@ -15,9 +15,11 @@ struct WatchedTask {
     std::string preload;   ///< LD_PRELOAD as it is
     std::string profiler;  ///< NCCL_PROFILER_PLUGIN as it is
     bool mpi = false;      ///< MPI's calls, too
+    bool binds = false;    ///< the user says himself what apptainer binds
 };
 /// LD_PRELOAD with the recorder behind what is there, and NCCL_PROFILER_PLUGIN unless it is set.
-/// None of what is there already.
+/// None of what is there already. APPTAINER_BIND, by which a container of apptainer's has the
+/// recorder at its path, unless the user has one.
 std::vector<std::pair<std::string, std::string>> watch_variables(const WatchedTask& task);
 
 /// LD_PRELOAD as it was before watch_variables().

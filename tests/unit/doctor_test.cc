@@ -128,6 +128,27 @@ TEST(scontrols_fields_are_read) {
     assert_text(config.at("Empty"), "");
 }
 
+TEST(pyxis_stands_behind_our_line) {
+    const Directory dir;
+    std::ofstream(dir / "libarena_spank.so") << "x";
+    const Facts facts = with_file(dir.path(), "SlurmctldHost=ctl\n");
+    const std::string ours = "optional " + dir.path() + "/spank_arena.so\n",
+                      pyxis = "required /usr/lib/slurm/spank_pyxis.so\n";
+    const auto found = [&](const std::string& stack) {
+        std::ofstream(dir / "plugstack.conf") << stack;
+        return check_spank(facts);
+    };
+    ck_assert_uint_eq(found(ours + pyxis).size(), 1);
+    ck_assert_uint_eq(found(ours).size(), 1);
+    const auto behind = found(pyxis + ours);
+    ck_assert_uint_eq(behind.size(), 2);
+    ck_assert_msg(behind[1].text.find("spank_pyxis.so stands before") != std::string::npos, "%s",
+                  behind[1].text.c_str());
+    for (const std::string& command : behind[1].remedy)
+        ck_assert_int_eq(std::system(command.c_str()), 0);
+    ck_assert_uint_eq(check_spank(facts).size(), 1);
+}
+
 TEST(a_host_knows_what_it_is) {
     const Directory dir;
     Facts facts =

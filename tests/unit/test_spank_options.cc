@@ -18,6 +18,7 @@
 #include "plugin/spank/given.h"
 #include "plugin/spank/preview.h"
 #include "plugin/spank/spank_options.h"
+#include "plugin/spank/watch.h"
 #include "suite.h"
 
 using namespace arena;
@@ -202,6 +203,26 @@ TEST(what_arena_gave_is_taken_back_and_nothing_else) {
     test::assert_text(left("LD_PRELOAD", "/x/own.so:/l/libarena_watch.so:/l/libarena_watch_mpi.so"),
                       "LD_PRELOAD=/x/own.so");
     test::assert_text(left("RANK", "/l/libarena_watch.so"), "RANK");
+}
+
+TEST(a_watched_task_has_the_recorder_and_a_container_of_apptainers_has_it_too) {
+    const auto text = [](const StepWatch& step) {
+        std::string all;
+        for (const auto& [name, value] : task_variables(step, "/l"))
+            all += name + "=" + value + " ";
+        return all;
+    };
+    StepWatch step{.slowdown = "watch", .key = "k", .launcher = "ddp"};
+    test::assert_text(text(step),
+                      "LD_PRELOAD=/l/libarena_watch.so NCCL_PROFILER_PLUGIN=/l/libarena_watch.so "
+                      "APPTAINER_BIND=/l ");
+    step.preload = "/x/own.so:/l/libarena_watch.so";
+    step.profiler = "own";
+    step.binds = "/scratch";  // the user's own stays as it is
+    test::assert_text(text(step), "");
+    step.key = "";
+    step.preload = step.binds = "";
+    test::assert_text(text(step), "");
 }
 
 TEST(a_controller_that_runs_arena_takes_requests) {

@@ -55,10 +55,12 @@ Status start_agent() {
 
 void set_watched(bool mpi) {
     const std::string libexec = libraries();
-    for (const auto& [name, text] : watch_variables({.libexec = libexec,
-                                    .preload = value("LD_PRELOAD"),
-                                    .profiler = value("NCCL_PROFILER_PLUGIN"),
-                                    .mpi = mpi}))
+    for (const auto& [name, text] :
+         watch_variables({.libexec = libexec,
+         .preload = value("LD_PRELOAD"),
+         .profiler = value("NCCL_PROFILER_PLUGIN"),
+         .mpi = mpi,
+         .binds = !value("APPTAINER_BIND").empty() || !value("SINGULARITY_BIND").empty()}))
         set(name.c_str(), text);
 }
 
