@@ -773,7 +773,8 @@ class _Plan:
         self.tokens = _number(env, "ARENA_SEQ_LENGTH", 0) * (self.batch or 0)
 
     def _need_replicas(self, env):
-        for name, value in (("PP", "1"), ("TP", "1"), ("CP", "1"), ("EP", "1"), ("VPP", "1")):
+        replicas = {"PP": "1", "TP": "1", "CP": "1", "EP": "1", "VPP": "1", "ZERO_STAGE": "0", "RECOMPUTE": "none"}
+        for name, value in replicas.items():
             said = env.get("ARENA_" + name, value)
             if self.is_given and said != value:
                 raise RuntimeError(f"arena: this script is data parallel and cannot run a plan of ARENA_{name}={said}: submit with "
@@ -1139,6 +1140,17 @@ def checkpoint(path, **objects):
         torch = _torch()
         return one.module if isinstance(one, torch.nn.parallel.DistributedDataParallel) else one
 
+    def parts(one):
+        """What tells that it is in pieces: parameters of an optimizer, tensors of a module."""
+        if hasattr(one, "param_groups"):
+            return [parameter for group in one.param_groups for parameter in group["params"]]
+        return [one] + list(one.parameters()) if hasattr(one, "parameters") else []
+
+    for name, one in objects.items():
+        if any(type(part).__name__ in ("DTensor", "ShardedTensor", "FlatParameter", "FullyShardedDataParallel") for part in parts(one)):
+            raise TypeError(f"arena.checkpoint: {name} is in pieces on its ranks, and this would keep one of them: give arena.start() a save "
+                            "and a load of your own (torch.distributed.checkpoint)")
+
     def save(step):
         torch = _torch()
         state = {name: bare(one).state_dict() for name, one in objects.items()}
@@ -1279,7 +1291,7 @@ def accelerate(accelerator, folder, model=None, **options):
             return 0
         accelerator.load_state(path(kept[-1]))
         return kept[-1]
-    return start(save, load, model=model, **options)
+    return start(save, load, model=model, **{"parallel": True, **options})
 
 
 def torchtitan(trainer_class, **options):

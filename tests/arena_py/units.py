@@ -75,9 +75,9 @@ class Meeting(unittest.TestCase):
 
 class Plans(unittest.TestCase):
     def test_a_script_of_replicas_refuses_any_other_plan(self):
-        for name in ("PP", "TP", "CP", "EP", "VPP"):
-            with self.assertRaisesRegex(RuntimeError, "--arena-launcher=ddp"):
-                plan(2, **{**PLAN, "ARENA_" + name: "2"})
+        for name, value in (("PP", "2"), ("TP", "2"), ("CP", "2"), ("EP", "2"), ("VPP", "2"), ("ZERO_STAGE", "1"), ("RECOMPUTE", "full")):
+            with self.assertRaisesRegex(RuntimeError, f"ARENA_{name}={value}: submit with --arena-launcher=ddp"):
+                plan(2, **{**PLAN, "ARENA_" + name: value})
 
     def test_one_that_obeys_all_of_it_has_its_replicas(self):
         found = plan(8, parallel=True, **{**PLAN, "ARENA_PP": "2", "ARENA_DP": "2", "ARENA_TP": "2"})
@@ -236,6 +236,15 @@ class Checkpoints(unittest.TestCase):
             self.assertEqual((arena.checkpoint(path, model=other)[1](), other.value), (5, 7))
             with self.assertRaisesRegex(RuntimeError, "has no optimizer"):
                 arena.checkpoint(path, optimizer=other)[1]()
+
+
+    def test_what_is_in_pieces_on_its_ranks_is_refused(self):
+        sharded = type("FlatParameter", (), {})
+        optimizer = type("Optimizer", (State := type(self).State,), {"param_groups": [{"params": [sharded()]}]})()
+        module = type("FullyShardedDataParallel", (State,), {"parameters": lambda self: []})()
+        for one in (optimizer, module):
+            with self.assertRaisesRegex(TypeError, "is in pieces on its ranks"):
+                arena.checkpoint("/nonexistent", it=one)
 
 
 class File(unittest.TestCase):
