@@ -296,12 +296,9 @@ EXTRA_DIST += tests/rooms
 
 # ---- scheduler plug-in, without Slurm ---------------------------------------------------------
 sched_tests = tests/unit/test_slow_reports tests/unit/test_ordinary tests/unit/test_sched_rules tests/unit/test_scheduler tests/unit/test_scheduler_moves \
-	tests/unit/test_carriers tests/unit/test_profile_run tests/unit/test_profile_turns tests/unit/test_full_store tests/unit/test_spool_reader \
-sched_tests = tests/unit/test_slow_reports tests/unit/test_sched_rules tests/unit/test_scheduler tests/unit/test_scheduler_moves \
 	tests/unit/test_carriers tests/unit/test_profile_run tests/unit/test_profile_turns tests/unit/test_boots tests/unit/test_full_store tests/unit/test_spool_reader \
 	tests/unit/test_offer_book tests/unit/test_plan_desk tests/unit/test_request_cache \
-	tests/unit/test_scheduler_queue tests/unit/test_promise_watch tests/unit/test_history tests/unit/test_forecast \
-	tests/unit/test_scheduler_queue tests/unit/test_history tests/unit/test_belief tests/unit/test_forecast \
+	tests/unit/test_scheduler_queue tests/unit/test_promise_watch tests/unit/test_history tests/unit/test_belief tests/unit/test_forecast \
 	tests/unit/test_socket_server tests/unit/test_places tests/unit/test_stages \
 	tests/unit/test_nodes tests/unit/test_array_tasks tests/unit/test_array_book tests/unit/test_array_rounds tests/unit/test_scheduler_nodes tests/unit/test_checks tests/unit/test_loan_book
 if HAVE_CHECK
