@@ -18,6 +18,7 @@ import collections
 import contextlib
 import ctypes
 import datetime
+import functools
 import hashlib
 import hmac
 import json
@@ -32,6 +33,7 @@ import subprocess
 import sys
 import threading
 import time
+import zlib
 
 __version__ = "0.1.0"
 __all__ = ["start", "checkpoint", "Run", "hugging_face", "lightning", "accelerate", "torchtitan", "megatron"]
@@ -471,7 +473,9 @@ class _World:
         return dist.get_backend() if dist else ""
 
     def new_group(self, limit, backend):
-        return self._distributed().new_group(timeout=limit, backend=backend)
+        group = self._distributed().new_group(timeout=limit, backend=backend)
+        _Recorder.own_groups.append(group)
+        return group
 
     def sum(self, values, group=None):
         if self.size == 1:
@@ -734,14 +738,84 @@ class _ComputeClock:
 # ---- the run --------------------------------------------------------------------------------------------------------
 
 class _Recorder:
-    """Step marks for the node's agent (arena_watch.h): nothing where no recorder is preloaded."""
+    """The recorder that is preloaded in a watched rank (arena_watch.h): told where steps begin, and of communication that it does
+    not see itself. Nothing where there is none."""
+    operations = {"send": 0, "recv": 1, "broadcast": 3, "all_gather": 4, "all_gather_into_tensor": 4, "_all_gather_base": 4,
+                  "reduce_scatter": 5, "reduce_scatter_tensor": 5, "_reduce_scatter_base": 5, "all_reduce": 6, "reduce": 8,
+                  "all_to_all": 9, "all_to_all_single": 9, "gather": 10, "scatter": 11, "barrier": 12}
+    sees_itself = ("", "nccl", "mpi")
+    own_groups = []     # of arena.py: what goes through them is no part of training
 
     def __init__(self):
-        self._step = getattr(ctypes.CDLL(None), "arena_watch_step_tokens", None)
+        library = ctypes.CDLL(None)
+        self._step = getattr(library, "arena_watch_step_tokens", None)
+        self._call = getattr(library, "arena_watch_call", None)
+        self._names = {}
 
     def step(self, tokens):
         if self._step is not None:
             self._step(ctypes.c_uint64(tokens))
+
+    def hook(self, backend, model):
+        """Where no front sees the back-end: functions of torch.distributed are timed from when they are entered to when they are
+        left, and so is the exchange of gradients of DistributedDataParallel, which calls none of them."""
+        if self._call is None or backend in self.sees_itself:
+            return
+        dist = _torch().distributed
+        for name, operation in self.operations.items():
+            function = getattr(dist, name, None)
+            if function is not None and not hasattr(function, "arena_times"):
+                setattr(dist, name, self._timed(function, operation))
+        if isinstance(model, _torch().nn.parallel.DistributedDataParallel) and backend == "gloo":
+            with contextlib.suppress(RuntimeError):   # the script has a hook of its own
+                model.register_comm_hook(model.process_group, self._exchange)
+
+    def _timed(self, function, operation):
+        @functools.wraps(function)
+        def timed(*words, **more):
+            began = time.monotonic_ns()
+            result = function(*words, **more)
+            group = more.get("group") or next((word for word in words if type(word).__name__.startswith("ProcessGroup")), None)
+            if not any(group is own for own in self.own_groups):
+                peer = next((word for word in words[1:2] if isinstance(word, int)), -1) if operation < 2 else -1
+                waited = result is None or operation < 2   # else it goes on beside the caller
+                self._note(operation, group, self._bytes_of(words), peer, time.monotonic_ns() - began if waited else 0)
+            return result
+        timed.arena_times = True
+        return timed
+
+    def _exchange(self, group, bucket):
+        """As DistributedDataParallel does it without a hook."""
+        whole = bucket.buffer()
+        whole.div_(group.size())
+        began = time.monotonic_ns()
+        future = group.allreduce([whole]).get_future()
+
+        def done(future):
+            self._note(6, group, whole.numel() * whole.element_size(), -1, time.monotonic_ns() - began)
+            return future.value()[0]
+        return future.then(done)
+
+    def _note(self, operation, group, size, peer, duration_ns):
+        self._call(ctypes.c_uint32(operation), ctypes.c_uint64(self._name(group)), ctypes.c_uint64(size), ctypes.c_int32(peer),
+                   ctypes.c_uint64(max(duration_ns, 0)))
+
+    def _name(self, group):
+        """The same on all ranks of the group, and another one for other ranks."""
+        if group not in self._names:
+            core = _torch().distributed.distributed_c10d
+            whole = group is None or group is core._get_default_group()
+            ranks = () if whole else core.get_process_group_ranks(group) if hasattr(core, "get_process_group_ranks") else core._pg_group_ranks[group]
+            self._names[group] = 1 if whole else 2 + zlib.crc32(repr(sorted(ranks)).encode())
+        return self._names[group]
+
+    @staticmethod
+    def _bytes_of(words):
+        """Of the first tensor, or of the first of its list."""
+        first = words[0] if words else None
+        while isinstance(first, (list, tuple)) and first:
+            first = first[0]
+        return first.numel() * first.element_size() if hasattr(first, "element_size") else 0
 
 
 class _Plan:
@@ -815,6 +889,7 @@ class Run:
         self._took_s = 0.0
         if self.is_active:
             self._hear_signals()
+            self._recorder.hook(self._all.backend, model)
             self._meet_chief()
 
     # ---- what a script calls

@@ -113,13 +113,13 @@ parks=${ARENA_PARKS:-5}
     printf '%s\n' 'say split 9,3' "obeyed $((parks + 1))" 'say swap 0 1' 'say leave now' 'say check 1 gpus links 0>1|1>0' 'checked 1'
 } >"$work/script"
 key=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')
-"$fake_chief" "$key" 0.0.0 "$work/script" "$work/heard" 2>"$work/chief.err" &
+"$fake_chief" "$key" $$.7.0 "$work/script" "$work/heard" 2>"$work/chief.err" &
 chief=$!
 port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
 two() {
     local rank pids=() rc=0
     for rank in 0 1; do
-        env RANK=$rank LOCAL_RANK=$rank WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT="$port" ARENA_WATCH_KEY="$key" ARENA_WATCH_CHIEF=127.0.0.1 \
+        env LD_PRELOAD="$ARENA_BUILDDIR/.libs/libarena_watch.so" ARENA_WATCH_PROFILE=1 SLURM_JOB_ID=$$ SLURM_STEP_ID=7 RANK=$rank LOCAL_RANK=$rank WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT="$port" ARENA_WATCH_KEY="$key" ARENA_WATCH_CHIEF=127.0.0.1 \
             DEVICE_S=0.02 PYTHONPATH="$ARENA_SRCDIR/python" "$python" "$train" "$gates/parked" $((40 + 2 * parks)) 2>>"$work/err" &
         pids+=($!)
     done
@@ -139,4 +139,10 @@ ok "each rank and link has a time" jq -se 'map(select(.type == "checked"))[0] | 
     (.links | length == 2 and all(.[]; .ms > 0 and .latency_ms >= 0))' "$work/heard"
 ok "every replica has a time per micro-batch" jq -se 'map(select(.type == "step_done")) | length > 20 and all(.[]; .seconds > 0 and (.micro_batch_s | length == 2))' "$work/heard"
 ok "no loss changes" same parked alone 1e-6
+# Marks of steps; sums of how many kinds, by their bytes; whether all of them were timed.
+calls() { "$ARENA_BUILDDIR/arena-watch" dump --job $$.7 --rank 1 "$@" | awk -F, 'NR == 1 { next } $2 == 13 { marks++ } $2 == 6 && $20 == 4 { kinds[$17]; all++; timed += ($12 > 0) }
+    END { for (kind in kinds) n++; print marks + 0, n + 0, (all > 0 && timed == all) }'; }
+is "$(calls)" "$((40 + 2 * parks)) 3 0" "the recorder has each step, and what gloo sums up: gradients, losses, samples"
+is "$(calls --timings)" "0 3 1" "and how long each rank was in it"
+"$ARENA_BUILDDIR/arena-watch" clean --job $$.7 >/dev/null
 done_testing

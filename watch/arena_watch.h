@@ -20,6 +20,13 @@ __attribute__((weak)) int arena_watch_step(void);
  * length are then compared by time per token. */
 __attribute__((weak)) int arena_watch_step_tokens(uint64_t tokens);
 
+/* A communication call that no front of the recorder sees (gloo, a back-end of one's own) has
+ * returned after `duration_ns`; 0: that is not known. `op`: as `arena-watch dump` numbers them, no
+ * step. `comm` names the communicator on all its ranks, below 2^62. `peer`: of send and recv, else
+ * -1. Returns 0; 1 where nobody watches this process, or there is no such call. */
+__attribute__((weak)) int arena_watch_call(uint32_t op, uint64_t comm, uint64_t bytes, int32_t peer,
+                                           uint64_t duration_ns);
+
 #ifdef __cplusplus
 }
 #endif

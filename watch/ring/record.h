@@ -18,7 +18,7 @@ using slowdown::op_names;
 enum class Kind : std::uint8_t { call = 0, timing = 1 };
 
 /// Who saw the call.
-enum class Front : std::uint8_t { nccl = 0, mpi = 1, nccl_profiler = 2, step = 3 };
+enum class Front : std::uint8_t { nccl = 0, mpi = 1, nccl_profiler = 2, step = 3, program = 4 };
 
 /// NCCL's numbers of types; MPI's are told by them, `other` where NCCL has none.
 enum class Type : std::uint8_t {
