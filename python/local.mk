@@ -5,7 +5,7 @@ dist_arenapy_DATA = python/arena.py python/pyproject.toml
 dist_man_MANS += doc/man/arena.py.7
 TESTS += tests/t0450-arena-py.t
 dist_check_SCRIPTS += tests/t0450-arena-py.t
-tests/t0450-arena-py.log: tests/tools/fake_chief$(EXEEXT)
+tests/t0450-arena-py.log: tests/tools/fake_chief$(EXEEXT) arena-watch$(EXEEXT) $(watch_LTLIBRARIES)
 EXTRA_DIST += \
 	tests/arena_py/adapters.py \
 	tests/arena_py/real_frameworks.py \

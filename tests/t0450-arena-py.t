@@ -67,8 +67,8 @@ same() { jq -ne --slurpfile a "$gates/$1.log" --slurpfile b "$gates/$2.log" --ar
     '[range(0; [($a | length), ($b | length)] | min)] | length > 0 and all(.[]; $a[.].step == $b[.].step and (($a[.].loss / $b[.].loss - 1) | fabs) <= $bound)'; }
 
 # ---- undisturbed, alone: by what the others are judged ----------------------------------------------------------------
-ok "outside of Arena the script runs as plain PyTorch" env PYTHONPATH="$ARENA_SRCDIR/python" "$python" "$train" "$gates/alone" 400
-is "$(done_of alone)" 400 "all its steps"
+ok "outside of Arena the script runs as plain PyTorch" env PYTHONPATH="$ARENA_SRCDIR/python" "$python" "$train" "$gates/alone" 200
+is "$(done_of alone)" 200 "all its steps"
 
 # ---- told to leave, back in another shape; watched, and in a container -------------------------------------------------
 ! USER=${USER:-root} ch-run -b /usr "$image" -- /usr/bin/true 2>/dev/null || export IN=charliecloud
