@@ -691,8 +691,9 @@ def _process_age_s():
 
 class _ComputeClock:
     """Seconds of computing per micro-batch, what a rank waits for others left out: a slow rank shows here, while all ranks of a
-    synchronous step take equally long. The last micro-batch of a step exchanges gradients as it goes backward. So it counts only
-    where it is the only one, by its way forward and what share of a micro-batch that is."""
+    synchronous step take equally long. DistributedDataParallel exchanges gradients as the last micro-batch of a step goes backward,
+    and may share buffers as the first one goes forward. Where no other is left, one's way forward counts, and what share of a
+    micro-batch that is."""
     usual_share = 1 / 3
 
     def __init__(self, cuda, alone):
@@ -707,8 +708,10 @@ class _ComputeClock:
         event.record()
         return event
 
-    def add(self, begin, forward, end, exchanges):
-        self._now.append((begin, forward, end, exchanges and not self._alone))
+    def add(self, begin, forward, end, is_free):
+        """begin, end of a micro-batch; between them the end of its way forward, or None. is_free: whether forward and backward are
+        without an exchange."""
+        self._now.append((begin, forward, end, (True, True) if self._alone else is_free))
 
     def _between(self, a, b):
         if not self._cuda:
@@ -723,15 +726,16 @@ class _ComputeClock:
         if self._cuda and len(self._steps) == 1:
             return 0.0
         marks = self._steps.popleft()
-        free = [(begin, forward, end) for begin, forward, end, exchanges in marks if not exchanges]
-        if free:
-            whole = sum(self._between(begin, end) for begin, _, end in free)
-            ahead = [self._between(begin, forward) for begin, forward, _ in free if forward is not None]
-            if len(ahead) == len(free) and sum(ahead) > 0:
-                self._share = sum(ahead) / whole
-            self._last = whole / len(free)
-        elif marks and all(forward is not None for _, forward, _, _ in marks):
-            self._last = sum(self._between(begin, forward) for begin, forward, _, _ in marks) / len(marks) / self._share
+        whole = [(begin, forward, end) for begin, forward, end, is_free in marks if all(is_free)]
+        ahead = [self._between(begin, forward) for begin, forward, _, is_free in marks if is_free[0] and forward is not None]
+        if whole:
+            seconds = sum(self._between(begin, end) for begin, _, end in whole)
+            shares = [self._between(begin, forward) for begin, forward, _ in whole if forward is not None]
+            if len(shares) == len(whole) and sum(shares) > 0:
+                self._share = sum(shares) / seconds
+            self._last = seconds / len(whole)
+        elif ahead:
+            self._last = sum(ahead) / len(ahead) / self._share
         return self._last
 
 
@@ -1105,20 +1109,22 @@ class Run:
             self._chief.send(found)
 
     def _exchange(self, last):
-        """(What keeps gradients on this rank until the last micro-batch, whether they are exchanged in this one.)"""
+        """(What keeps gradients on this rank until the last micro-batch; whether it goes forward, and backward, without an exchange.)
+        Only DistributedDataParallel is known so well: others fetch parameters as they go."""
         model = self._model
         if self.replicas == 1:
-            return contextlib.nullcontext(), False
+            return contextlib.nullcontext(), (True, True)
         if hasattr(model, "no_sync"):
-            return (contextlib.nullcontext(), True) if last else (model.no_sync(), False)
+            is_known = hasattr(model, "will_sync_module_buffers")
+            is_free = (is_known and not model.will_sync_module_buffers(), is_known and not last)
+            return contextlib.nullcontext() if last else model.no_sync(), is_free
         if hasattr(model, "set_requires_gradient_sync"):
             model.set_requires_gradient_sync(last)
-            return contextlib.nullcontext(), last
-        return contextlib.nullcontext(), True
+        return contextlib.nullcontext(), (False, False)
 
     @contextlib.contextmanager
     def _micro_batch(self, last):
-        inside, exchanges = self._exchange(last)
+        inside, is_free = self._exchange(last)
         if not self._is_watched:
             with inside:
                 yield
@@ -1127,7 +1133,7 @@ class Run:
         begin = self._clock.mark()
         with inside:
             yield
-        self._clock.add(begin, self._forward, self._clock.mark(), exchanges)
+        self._clock.add(begin, self._forward, self._clock.mark(), is_free)
 
     def _mine(self):
         first = sum(self.counts[:self.replica])

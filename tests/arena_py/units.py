@@ -119,12 +119,25 @@ class Orders(unittest.TestCase):
 class Clocks(unittest.TestCase):
     def test_what_waits_for_others_does_not_count(self):
         clock = arena._ComputeClock(False, False)
-        clock.add(0, 1, 4, False)
-        clock.add(4, 5, 8, False)
-        clock.add(8, 9, 100, True)
+        clock.add(0, 50, 54, (False, True))   # buffers came from another rank
+        clock.add(54, 55, 58, (True, True))
+        clock.add(58, 59, 62, (True, True))
+        clock.add(62, 63, 160, (True, False))
         self.assertEqual(clock.step_s(), 4)
-        clock.add(0, 2, 100, True)   # the only one of its step: by its way forward, a quarter of a micro-batch
+        clock.add(0, 2, 100, (True, False))   # the only one of its step: its way forward is a quarter of a micro-batch
         self.assertEqual(clock.step_s(), 8)
+        clock.add(0, 50, 100, (False, False))   # nothing new
+        self.assertEqual(clock.step_s(), 8)
+
+    def test_a_rank_alone_waits_for_nobody(self):
+        clock = arena._ComputeClock(False, True)
+        clock.add(0, None, 4, (False, False))
+        self.assertEqual(clock.step_s(), 4)
+
+    def test_what_is_not_known_is_not_said(self):
+        clock = arena._ComputeClock(False, False)
+        clock.add(0, 1, 4, (False, False))
+        self.assertEqual(clock.step_s(), 0)
 
 
 class Reports(unittest.TestCase):
