@@ -64,6 +64,13 @@ refused 2 "'new' is no version of megatron" args megatron --version new
 refused 2 'megatron 0.5 is not known: its versions are 0.9 to before' args megatron --version 0.5
 refused 2 'torchtitan 1.0 is not known: its versions are 0.2 to before' args torchtitan --version 1.0
 refused 2 'env has no versions' args env@1
+is "$(ARENA_DATA_DIR=/d arena-args --python)" /d/python "where arena.py is"
+for words in 'charliecloud --bind=P' 'apptainer --bind=P:P:ro' 'singularity --bind=P:P:ro' 'enroot --mount=P:P:ro' 'podman --volume=P:P:ro --env-host --pid=host --ipc=host --network=host'; do
+    read -r runtime mount others <<<"$words"
+    is "$(ARENA_DATA_DIR=/d arena-args --mounts "$runtime" | tail -n +2 | paste -sd' ')" "${mount//P//d/python}${others:+ $others}" \
+        "what $runtime has to mount"
+done
+refused 2 '--mounts docker: is none of charliecloud, apptainer' arena-args --mounts docker
 refused 2 "ARENA_PP is not set to a number .empty.: is this a job of Arena's" arena-args megatron
 refused 2 'ARENA_DP is not set to a number .2;x.' env "${plan[@]}" 'ARENA_DP=2;x' arena-args megatron
 refused 2 'does not have the 2 stages' env "${plan[@]}" ARENA_STAGE_LAYERS=12 arena-args megatron

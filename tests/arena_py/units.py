@@ -253,8 +253,8 @@ class Checkpoints(unittest.TestCase):
 
     def test_what_is_in_pieces_on_its_ranks_is_refused(self):
         sharded = type("FlatParameter", (), {})
-        optimizer = type("Optimizer", (State := type(self).State,), {"param_groups": [{"params": [sharded()]}]})()
-        module = type("FullyShardedDataParallel", (State,), {"parameters": lambda self: []})()
+        optimizer = type("Optimizer", (self.State,), {"param_groups": [{"params": [sharded()]}]})()
+        module = type("FullyShardedDataParallel", (self.State,), {"parameters": lambda self: []})()
         for one in (optimizer, module):
             with self.assertRaisesRegex(TypeError, "is in pieces on its ranks"):
                 arena.checkpoint("/nonexistent", it=one)
