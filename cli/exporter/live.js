@@ -210,7 +210,7 @@ const hidden = "PrivateData in slurm.conf hides them here; arena queue and arena
 const who = j => j.user || j.uid;
 // What every start of a policy says tells nothing of this one.
 const says_nothing = new Set(["worth the price of its GPUs", "fastest offer that fits now"]);
-const why = j => [j.speed, says_nothing.has(j.reason) ? "" : j.reason].filter(Boolean).join("; ");
+const why = j => [j.speed, ...(j.reason || "").split("; ").filter(part => !says_nothing.has(part))].filter(Boolean).join("; ");
 const shape = j => [j.grid, j.plan].filter(Boolean).join(" ");
 const expected = (j, now) => {
   const promise = j.ends_by_s ? "ends by " + clock(j.ends_by_s) + " at the latest" : "";

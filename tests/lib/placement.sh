@@ -22,7 +22,7 @@ leaves() { scontrol show hostnames "$1" | awk -v size="$leaf_nodes" '{ print int
 gone() { scancel "$1" && wait_until "[[ ! \$(squeue -h -j $1 -t PD,R,CG -o %i 2>/dev/null) ]]"; }
 
 # It runs, or who looked for nodes has said why not; who waits then may yet be started by the next look.
-is_judged() { [[ $(squeue -h -a -t all -j "$1" -o '%T %r' 2>/dev/null) =~ ^RUNNING|Resources|Priority|'waits for'|'not available'|'not below'|'can hold' ]]; }
+is_judged() { [[ $(squeue -h -a -t all -j "$1" -o '%T %r' 2>/dev/null) =~ ^RUNNING|Resources|Priority|'waits for'|'not available'|'not below'|'can hold'|ReqNodeNotAvail ]]; }
 take() {
     local job
     took='' waited=''   # waited is the caller's

@@ -208,8 +208,12 @@ void add_jobs(const LiveState& state, const LiveShown& shown, Json& out) {
         if (const QueuePosition* place = state.books.queue.find(id))
             add_place(*place, state.books.statuses.at(id), part_of(id), json);
         const Promise* promise = state.books.promises.find(id);
-        if (promise != nullptr && state.now_s <= promise->latest_start_s() + 1)
+        if (promise != nullptr && state.now_s <= promise->latest_start_s() + 1) {
             json["ends_by_s"] = promise->due_s;
+            // As Queue::look_forward() says; the work that is believed may have changed since.
+            if (const auto end = json.find("expected_end_s"); end != json.end())
+                *end = std::min(end->get<double>(), promise->due_s);
+        }
         out["waiting"].push_back(std::move(json));
     }
     for (const JobId id : running) {
