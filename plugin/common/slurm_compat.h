@@ -138,18 +138,14 @@ std::uint16_t segment_size(const Details* details) {
         return 0;
 }
 
-/// False, and nothing is set, where Slurm knows no segments.
-template <typename Details>
-bool set_segment_size([[maybe_unused]] Details* details, [[maybe_unused]] std::uint16_t nodes) {
-    if constexpr (requires { details->segment_size; }) {
-        details->segment_size = nodes;
-        return true;
-    }
-    return false;
-}
 template <typename Details>
 constexpr bool has_segments() {
-    return requires(Details* details) { details->segment_size; };
+    return requires(Details * details) { details->segment_size; };
+}
+/// Nothing where Slurm has none.
+template <typename Details>
+void set_segment_size([[maybe_unused]] Details* details, [[maybe_unused]] std::uint16_t nodes) {
+    if constexpr (has_segments<Details>()) details->segment_size = nodes;
 }
 
 /// Of 25.05: the partition's jobs are placed by another topology than the cluster's default.
