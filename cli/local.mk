@@ -14,6 +14,7 @@ arena_SOURCES = \
 	cli/common/cli.h \
 	cli/common/common.cc \
 	cli/common/moment.h cli/common/moment.cc \
+	cli/common/program.h cli/common/program.cc \
 	cli/common/wrap.h \
 	cli/planning/commands.h \
 	cli/planning/evaluate_command.cc \
@@ -31,32 +32,6 @@ arena_SOURCES = \
 	cli/simulation/simulate_options.h cli/simulation/simulate_options.cc \
 	cli/simulation/snapshot_command.cc \
 	cli/simulation/trace_command.cc \
-	cli/slowdown/accuracy.h cli/slowdown/accuracy.cc \
-	cli/slowdown/commands.h \
-	cli/slowdown/evaluate_slowdown_command.cc \
-	cli/slowdown/kind_detection.cc \
-	cli/slowdown/kind_locate.cc \
-	cli/slowdown/kind_logs.cc \
-	cli/slowdown/kind_mitigate.cc \
-	cli/slowdown/kind_period.cc \
-	cli/slowdown/kinds.h cli/slowdown/kinds.cc \
-	cli/slowdown/slowdown_command.cc \
-	cli/loan/commands.h \
-	cli/loan/evaluate_loan_command.cc \
-	cli/loan/kind_knapsack.cc \
-	cli/loan/kind_reclaim.cc \
-	cli/loan/kinds.h cli/loan/kinds.cc \
-	cli/loan/plan_command.cc \
-	cli/array/array_files.h cli/array/array_files.cc \
-	cli/array/check_command.cc \
-	cli/array/commands.h \
-	cli/array/compare_command.cc \
-	cli/array/compare_models.h cli/array/compare_models.cc \
-	cli/array/comparison_text.h cli/array/comparison_text.cc \
-	cli/array/evaluate_array_command.cc \
-	cli/array/evaluation.h cli/array/evaluation.cc \
-	cli/array/schedule_page.h cli/array/schedule_page.cc \
-	cli/array/solve_command.cc \
 	cli/cluster/ask_scheduler.h cli/cluster/ask_scheduler.cc \
 	cli/cluster/commands.h \
 	cli/cluster/config_command.cc \
@@ -86,7 +61,7 @@ arena_SOURCES = \
 	cli/doctor/doctor_slurm.cc \
 	cli/doctor/doctor_spank.cc \
 	# end
-arena_LDADD = libarena_arrays.la libarena_array_search.la libarena_array.la libarena_slowdown_truth.la libarena_slowdown.la libarena_exporter.la $(all_libs) $(MICROHTTPD_LIBS) $(NETTLE_LIBS)
+arena_LDADD = libarena_arrays.la libarena_array_search.la libarena_array.la libarena_slowdown.la libarena_exporter.la $(all_libs) $(MICROHTTPD_LIBS) $(NETTLE_LIBS)
 bashcompletiondir = $(datadir)/bash-completion/completions
 dist_bashcompletion_DATA = contrib/completion/arena
 

@@ -98,18 +98,19 @@ show_progress() { # LOG TOTAL BEGIN: until it is killed
     done
 }
 
-# Files that a make would compile.
-files_to_compile() { make -n -C "$build" -k all 2>/dev/null | grep -cE 'echo "  (CC|CXX) ' || true; }
+# Files that a make of these targets would compile.
+files_to_compile() { make -n -C "$build" -k "$@" 2>/dev/null | grep -cE 'echo "  (CC|CXX) ' || true; }
 
-compile() {
+compile() { # [TARGET...]: all without one
+    (($#)) || set -- all
     local total watcher rc=0
     [[ ! ${ARENA_BUILT-} ]] || return 0
-    total=$(files_to_compile)
+    total=$(files_to_compile "$@")
     say "building with $build_jobs jobs$( ((!total)) || echo ", $total files (a first build takes some minutes)")"
     : >"$build/make.log"
     show_progress "$build/make.log" "$total" "$SECONDS" &
     watcher=$!
-    (logged make make -C "$build" -k -j"$build_jobs" all) || rc=$?
+    (logged make make -C "$build" -k -j"$build_jobs" "$@") || rc=$?
     kill "$watcher" 2>/dev/null
     wait "$watcher" 2>/dev/null || true
     ((!rc)) || exit "$rc"

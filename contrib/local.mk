@@ -84,6 +84,7 @@ EXTRA_DIST += \
 EXTRA_DIST += debian/changelog debian/control debian/copyright debian/rules debian/source/format debian/source/lintian-overrides \
 	debian/slurm-arena.install debian/slurm-arena.manpages debian/slurm-arena-client.install \
 	debian/slurm-arena-client.links debian/slurm-arena-client.manpages debian/slurm-arena-node.install debian/slurm-arena-node.manpages \
+	debian/slurm-arena-lab.install debian/slurm-arena-lab.manpages \
 	debian/slurm-arena-slurmctld.install debian/slurm-arena-slurmctld.manpages \
 	debian/slurm-arena-slurmctld.postinst debian/slurm-arena-slurmctld.postrm debian/slurm-arena-slurmctld.slurm-arena.tmpfiles \
 	debian/slurm-arena-client.postinst \
@@ -96,36 +97,3 @@ deb rpm:
 	@echo 'make $@: configure found no headers of Slurm: run contrib/get-slurm-headers, then --with-slurm-src=DIR' >&2; exit 3
 endif
 .PHONY: deb rpm
-
-# ---- what makes a process, a link or a GPU slow ----------------------------------------------------
-injectdir = $(pkglibexecdir)/inject
-inject_PROGRAMS = contrib/inject/slow-process
-dist_inject_SCRIPTS = contrib/inject/lock-clock contrib/inject/slow-link
-contrib_inject_slow_process_SOURCES = contrib/inject/slow_process.cc
-contrib_inject_slow_process_LDADD = libarena_watch_ring.la $(base_libs)
-# Preloaded as the recorder is, and linked as it is (watch/local.mk).
-if HAVE_MPI
-watch_LTLIBRARIES += libarena_slow_link.la
-endif
-libarena_slow_link_la_SOURCES = \
-	contrib/inject/slow_link.cc \
-	contrib/inject/slow_link_rule.h contrib/inject/slow_link_rule.cc \
-	watch/recorder/mpi_calls.h \
-	watch/recorder/real.h watch/recorder/real.cc \
-	# end
-libarena_slow_link_la_CPPFLAGS = $(AM_CPPFLAGS) $(MPI_CFLAGS)
-libarena_slow_link_la_CXXFLAGS = $(ARENA_RECORDER_CXXFLAGS)
-libarena_slow_link_la_LDFLAGS = $(ARENA_RECORDER_LDFLAGS)
-libarena_slow_link_la_LINK = $(ARENA_RECORDER_LINK) $(libarena_slow_link_la_LDFLAGS) $(LDFLAGS) -o $@
-if HAVE_CHECK
-check_PROGRAMS += tests/unit/test_slow_link
-TESTS += tests/unit/test_slow_link
-endif
-tests_unit_test_slow_link_SOURCES = tests/unit/test_slow_link.cc contrib/inject/slow_link_rule.cc tests/unit/suite.h
-tests_unit_test_slow_link_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
-tests_unit_test_slow_link_LDADD = $(base_libs) $(CHECK_LIBS)
-TESTS += tests/t0550-inject.t
-dist_check_SCRIPTS += tests/t0550-inject.t
-tests/t0550-inject.log: contrib/inject/slow-process$(EXEEXT) arena-watch$(EXEEXT) $(watch_LTLIBRARIES)
-EXTRA_DIST += tests/inject/busy.c tests/inject/pairs.c tests/fuzz/parse_slow_link.cc tests/fuzz/parse_slowdowns.cc tests/fuzz/parse_calls.cc
-dist_man_MANS += doc/man/arena-inject.8

@@ -2,7 +2,6 @@
 dist_man_MANS += \
 	doc/man/arena.1 \
 	doc/man/arena-args.1 \
-	doc/man/arena-array.5 \
 	doc/man/arena-exporter.8 \
 	doc/man/arena.yaml.5 \
 	doc/man/arena-model.5 \

@@ -93,10 +93,8 @@ search_libs = libarena_search.la $(plans_libs)
 
 noinst_LTLIBRARIES += libarena_arrays.la
 libarena_arrays_la_SOURCES = \
-	planner/arrays/array_compare.h planner/arrays/array_compare.cc \
 	planner/arrays/array_offers.h planner/arrays/array_offers.cc \
 	planner/arrays/array_stages.h planner/arrays/array_stages.cc \
-	planner/arrays/pipelines.h planner/arrays/pipelines.cc \
 	# end
 arrays_libs = libarena_arrays.la libarena_array_search.la libarena_array.la $(search_libs)
 

@@ -279,20 +279,10 @@ libarena_sim_la_SOURCES = \
 	# end
 sim_libs = libarena_sim.la libarena_html.la libarena_sim_power.la libarena_sim_slow.la libarena_slowdown.la $(sim_loans_libs)
 
-noinst_LTLIBRARIES += libarena_slowdown_truth.la
-libarena_slowdown_truth_la_SOURCES = \
-	src/slowdown/truth/accuracy.h src/slowdown/truth/accuracy.cc \
-	src/slowdown/truth/series.h src/slowdown/truth/series.cc \
-	src/slowdown/truth/steps.h src/slowdown/truth/steps.cc \
-	# end
-slowdown_truth_libs = libarena_slowdown_truth.la $(slowdown_libs)
-
 noinst_LTLIBRARIES += libarena_array.la
 libarena_array_la_SOURCES = \
-	src/array/baselines.h src/array/baselines.cc \
 	src/array/bounds.h src/array/bounds.cc \
 	src/array/instance.h src/array/instance.cc \
-	src/array/instance_file.h src/array/instance_file.cc \
 	src/array/line.h \
 	src/array/list_rule.h src/array/list_rule.cc \
 	src/array/memory.h src/array/memory.cc \

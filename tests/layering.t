@@ -80,7 +80,7 @@ def read_texts(paths):
 def read_files():
     """Path -> the headers that it includes in quotes and in <>."""
     paths = []
-    for folder in ("src", "planner", "profiler", "train", "watch", "plugin", "cli"):
+    for folder in ("src", "planner", "profiler", "train", "watch", "plugin", "cli", "tests/lab"):
         for path, _, names in os.walk(os.path.join(top, folder)):
             for name in names:
                 if name.endswith(CODE):

@@ -3,7 +3,7 @@
 # Facts that stood in several places, and disagreed, stand in one: a pattern for each, and where it may stand.
 . "${ARENA_SRCDIR:-.}/tests/lib/tap.sh" || exit 99
 
-rooms=(src planner plugin profiler train watch cli)
+rooms=(src planner plugin profiler train watch cli tests/lab)
 
 # elsewhere TREE PATTERN PLACES: lines of code that match the pattern outside those files (both are extended REs).
 elsewhere() {
@@ -35,7 +35,7 @@ once "from an error's code to an exit code" 'ErrorCode::[a-z]+ *\? *[0-9a-z]|cas
 once "the median of sorted samples" '\[[a-z_.]*(size\(\)|n) / 2\]' \
     'src/base/statistics\.h' '    const double median = samples[n / 2];'
 once "waiting for one descriptor until a moment" '::poll\(&' \
-    'src/base/file_descriptor\.h' '        ready = ::poll(&wait, 1, left);'
+    'src/base/file_descriptor\.h|tests/lab/inject/slow_process\.cc' '        ready = ::poll(&wait, 1, left);'
 once "FNV-1a, which is for tables" '0x100000001b3|1099511628211' \
     'src/base/hash\.h' '        hash = (hash ^ byte) * 0x100000001b3;'
 once "SplitMix64, but for a device's" '0xbf58476d1ce4e5b9U?\b' \

@@ -134,7 +134,7 @@ exits 3 'a missing model file is the environment' "$arena" plan --model ./none.j
     --gpu-type A40 --gpus 1
 exits 2 'no sub-command is a usage error' "$arena"
 exits 0 'help is not an error' "$arena" plan --help
-for page in arena.1 arena.yaml.5 arena-array.5 arena-model.5 sched_arena.8 spank_arena.8 arena-profiler.8; do
+for page in arena.1 arena-lab.1 arena.yaml.5 arena-array.5 arena-model.5 sched_arena.8 spank_arena.8 arena-profiler.8; do
     is "$(man --warnings -l "$ARENA_SRCDIR/doc/man/$page" 2>&1 >/dev/null)" '' "$page formats without a warning"
 done
 exits 0 'the version is told' "$arena" --version

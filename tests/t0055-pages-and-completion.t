@@ -19,22 +19,26 @@ offered() { # WORDS...: what is offered in place of the last one
 missing() { # WANTED OFFERED: words of the first that the second lacks
     comm -23 <(sort -u <<<"$1") <(sort -u <<<"$2") | tr '\n' ' '
 }
-subcommands() { arena "$@" --help | sed -n '/^Subcommands:/,$s/^  \([a-z][a-z-]*\) .*/\1/p'; }
-options() { arena "$@" --help | sed -n 's/^  \(-[^ ]*\).*/\1/p' | tr ',' '\n' | sed 's/:.*//'; }
+program=arena
+subcommands() { "$program" "$@" --help | sed -n '/^Subcommands:/,$s/^  \([a-z][a-z-]*\) .*/\1/p'; }
+options() { "$program" "$@" --help | sed -n 's/^  \(-[^ ]*\).*/\1/p' | tr ',' '\n' | sed 's/:.*//'; }
 compared=0   # in the shell that ran it
 # shellcheck disable=SC2317
 complete_below() { # WORDS...: commands and options of this command, and of those below it
     local commands known sub
     commands=$(subcommands "$@") known=$(options "$@")
     compared=$((compared + $(wc -w <<<"$commands $known")))
-    [[ ! $(missing "$known" "$(offered arena "$@" -)") ]] || { echo "arena $*: $(missing "$known" "$(offered arena "$@" -)")is not offered"; return 1; }
+    [[ ! $(missing "$known" "$(offered "$program" "$@" -)") ]] || { echo "$program $*: $(missing "$known" "$(offered "$program" "$@" -)")is not offered"; return 1; }
     [[ $commands ]] || return 0
-    [[ ! $(missing "$commands" "$(offered arena "$@" '')") ]] || { echo "arena $*: $(missing "$commands" "$(offered arena "$@" '')")is not offered"; return 1; }
+    [[ ! $(missing "$commands" "$(offered "$program" "$@" '')") ]] || { echo "$program $*: $(missing "$commands" "$(offered "$program" "$@" '')")is not offered"; return 1; }
     for sub in $commands; do complete_below "$@" "$sub" || return 1; done
 }
 ok "every command and option of --help is offered" complete_below
 compared=$({ complete_below >/dev/null; echo "$compared"; })
 ok "which are many ($compared)" test "$compared" -gt 150
+program=arena-lab
+ok "those of arena-lab, too" complete_below
+program=arena
 like "$(offered arena --json profile im)" 'import-comm' "options before a command change nothing"
 is "$(offered arena plan --model llama-3.1)" "llama-3.1-405b" "built-in names follow --model"
 is "$(offered arena plan --launcher megatron-)" "megatron-deepspeed" "launchers follow --launcher"
@@ -61,10 +65,14 @@ like "$(says explain 12_x)" "'12_x' is no job: give a job id, or ARRAY_TASK" "a 
 # shellcheck disable=SC2317
 helps_below() {
     local sub
-    arena "$@" --help >/dev/null || { echo "arena $* --help ends $?"; return 1; }
+    "$program" "$@" --help >/dev/null || { echo "$program $* --help ends $?"; return 1; }
     for sub in $(subcommands "$@"); do helps_below "$@" "$sub" || return 1; done
 }
 ok "--help of every command ends 0" helps_below
+program=arena-lab
+ok "of arena-lab, too" helps_below
+program=arena
+ok "users meet at most 20 commands ($(subcommands | wc -l))" test "$(subcommands | wc -l)" -le 20
 for script in check debian-root demo-array demo-loans fit-calibration get-slurm-headers install-deps make-packages private-cluster quickstart slurm-smoke slurm-versions; do
     out=$(timeout 20 "$ARENA_SRCDIR/contrib/$script" --help 2>"${TMPDIR:-/tmp}/help.$$" </dev/null)
     is "$?" 0 "contrib/$script --help ends 0"

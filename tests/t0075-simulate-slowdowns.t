@@ -1,16 +1,17 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
-# arena simulate --slowdowns: what slow GPUs and links cost, what finding them gains, the same bytes twice, refusals; the
+# arena-lab simulate --slowdowns: what slow GPUs and links cost, what finding them gains, the same bytes twice, refusals; the
 # published injection plans where the reference data is at hand.
 # shellcheck disable=SC2016  # variables of jq
 . "${ARENA_SRCDIR:-.}/tests/lib/tap.sh" || exit 99
 . "${ARENA_SRCDIR:-.}/tests/lib/command.sh"
+need_lab
 export ARENA_DATA_DIR=${ARENA_DATA_DIR:-$ARENA_SRCDIR/etc}
 
 refused() { # WHAT ARGUMENTS...
     local what=$1
     shift
-    exits 2 "$* is refused" "$arena" simulate "$@"
+    exits 2 "$* is refused" "$lab" simulate "$@"
     like "$(cat err)" "$what" "and says $what"
 }
 
@@ -29,7 +30,7 @@ time_s,duration_s,node,gpu,peer,peer_gpu,factor,kind
 5000,60000,n5,,,,1.6,compute
 90000,10,n6,1,,,9,compute
 END
-sim=("$arena" simulate --cluster c.yaml --trace trace.csv --throughputs t.csv)
+sim=("$lab" simulate --cluster c.yaml --trace trace.csv --throughputs t.csv)
 exits 0 'without slowdowns' "${sim[@]}" --policy arena,fcfs --json
 json 'nothing is said of them' '[.runs[] | has("slowdowns")] == [false, false]'
 jq -c '[.runs[] | del(.decision_ms, .wall_s)]' out >without
@@ -59,7 +60,7 @@ ok 'and the mode' grep -q 'slow.csv: 4, mode watch' page.html
 echo 'nodes: [{gpu_type: a40, count: 4, gpus_per_node: 4}]' >small.yaml
 "$arena" trace generate --cluster small.yaml --jobs 20 --seed 3 --models gpt2-medium:256 --load 0.7 --out planned.csv || BAIL_OUT 'no planned trace'
 printf 'time_s,duration_s,node,gpu,factor,kind\n10,1e7,0,1,2,compute\n10,1e7,1,3,2,compute\n10,1e7,2,0,2,compute\n' >one.csv
-exits 0 'plans of the planner' "$arena" simulate --planner --cluster small.yaml --trace planned.csv --policy fcfs --elastic-share 0 --slowdowns one.csv --slowdown-mode mitigate --json
+exits 0 'plans of the planner' "$lab" simulate --planner --cluster small.yaml --trace planned.csv --policy fcfs --elastic-share 0 --slowdowns one.csv --slowdown-mode mitigate --json
 json 'are split where a replica is slow' '.slowdowns | .splits > 0 and .restarts == 0'
 
 refused '--slowdown-mode: needs --slowdowns FILE' --cluster c.yaml --trace trace.csv --throughputs t.csv --slowdown-mode watch

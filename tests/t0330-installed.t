@@ -37,7 +37,19 @@ for mask in 077 000; do
     is "$(find "$work/image" -mindepth 1 -type d ! -perm 755 -printf '%m %P\n')" "" "every directory has mode 755"
     is "$(find "$work/image" -type f ! -perm 755 ! -perm 644 -printf '%m %P\n')" "" "every file 755 or 644"
     is "$(find "$work/image" -type d -name slurm-arena | wc -l) $(find "$work/image" -name '*_arena.so' -type f | wc -l)" '3 3' "it is all there"
+    is "$(find "$work/image" -name '*-lab*' -o -name '*slow*link*' -o -path '*/inject*')" "" "but for the laboratory"
 done
+if [[ -x $ARENA_BUILDDIR/arena-lab ]]; then
+    rm -rf "$work/image"
+    ok "make install-lab" bash -c "umask 077 && env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL make -s -C '$ARENA_BUILDDIR' install-lab DESTDIR='$work/image'"
+    is "$(find "$work/image" -type f ! -name '*.la' ! -name '*.so' -printf '%f %m\n' | sort | paste -sd,)" \
+        "arena-array.5 644,arena-inject.8 644,arena-lab 755,arena-lab.1 644,lock-clock 755,slow-link 755,slow-process 755" "brings it alone"
+    is "$(find "$work/image" -mindepth 1 -type d ! -perm 755 -printf '%m %P\n')" "" "in directories of mode 755"
+    ok "make uninstall-lab" bash -c "env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL make -s -C '$ARENA_BUILDDIR' uninstall-lab DESTDIR='$work/image'"
+    is "$(find "$work/image" -type f)" "" "leaves nothing of it"
+else
+    skip 5 "arena-lab is not built"
+fi
 
 # ---- hardening ----------------------------------------------------------------------------------------
 # A compiler that has no such option leaves it out, and configure says so.

@@ -162,7 +162,7 @@ first=''
 if ((EUID == 0)) && chrt -r 2 true 2>/dev/null; then first='chrt -r 1' second='chrt -r 2'; fi
 two=("${mpi[@]}" -n 2 "$work/rank" "$train" "${model[@]}" --dp 2)
 export PIDS=$work/pid
-# By turns: healthy in a check, stopped for 10 of 20 ms (as contrib/inject/slow-process has it for a factor of 2) in
+# By turns: healthy in a check, stopped for 10 of 20 ms (as tests/lab/inject/slow-process has it for a factor of 2) in
 # the next, as the answers in what the chief heard are counted; the chief waits for the file that says so.
 cat >"$work/slower" <<'END'
 import os, signal, sys, time

@@ -4,15 +4,15 @@
 # ranks, beside the recorder; a GPU's clock, given back. Times are compared in turns, for the machine has other work.
 # shellcheck disable=SC2016,SC2034,SC2317  # functions are called by ok, variables used by what it is given
 . "${ARENA_SRCDIR:-.}/tests/lib/tap.sh" || exit 99
-built=${ARENA_BUILDDIR:-.} here=$ARENA_SRCDIR/contrib/inject
-slow=$built/contrib/inject/slow-process
+built=${ARENA_BUILDDIR:-.} here=$ARENA_SRCDIR/tests/lab/inject
+slow=$built/tests/lab/inject/slow-process
 [[ -x $slow ]] || BAIL_OUT "$slow is not built"
 work=$(mktemp -d) || exit 99
 chmod 755 "$work"
 targets=() job=$((7000000000 + $$))
 trap 'kill -CONT "${targets[@]}" 2>/dev/null; kill -KILL "${targets[@]}" 2>/dev/null; rm -rf "$work" "/dev/shm/arena-watch.$job."*' EXIT
 unset "${!OMPI_@}" "${!PMIX_@}" "${!PMI_@}" "${!SLURM_@}" "${!ARENA_WATCH_@}" ARENA_SLOW_LINK RANK LOCAL_RANK LD_PRELOAD
-gcc -O1 -pthread -o "$work/busy" "$ARENA_SRCDIR/tests/inject/busy.c" || BAIL_OUT "no C compiler"
+gcc -O1 -pthread -o "$work/busy" "$ARENA_SRCDIR/tests/lab/inject/busy.c" || BAIL_OUT "no C compiler"
 
 # refused CODE SENTENCE COMMAND...
 refused() {
@@ -195,7 +195,7 @@ refused 3 'cannot be written' "$link" on --ranks 0,1 --delay-ms 1 --switch "$wor
 "$link" on --ranks 3,1 --delay-ms 2.5 --mib-per-s 100 --switch "$work/switch"
 is "$(cat "$work/switch")" "ranks=3,1 delay_us=2500 bytes_per_s=104857600" "the file says which link, and how slow"
 recorder=$built/.libs/libarena_watch_mpi.so
-if [[ -e $built/.libs/libarena_slow_link.so && -e $recorder ]] && command -v mpirun >/dev/null && mpicc -o "$work/pairs" "$ARENA_SRCDIR/tests/inject/pairs.c" 2>"$work/err"; then
+if [[ -e $built/.libs/libarena_slow_link.so && -e $recorder ]] && command -v mpirun >/dev/null && mpicc -o "$work/pairs" "$ARENA_SRCDIR/tests/lab/inject/pairs.c" 2>"$work/err"; then
     export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
     # paired STEP ON OFF: three ranks, recorded, with the shim behind the recorder
     paired() {

@@ -14,8 +14,8 @@ need_arena
 need_mpi_in_slurm
 command -v jq >/dev/null || skip_all 'jq is not installed'
 (($(nproc) >= 2)) || skip_all 'two ranks need a processor each'
-slow_process=$ARENA_BUILDDIR/contrib/inject/slow-process
-[[ -x $slow_process ]] || skip_all 'contrib/inject/slow-process is not built'
+slow_process=$ARENA_BUILDDIR/tests/lab/inject/slow-process
+[[ -x $slow_process ]] || skip_all 'tests/lab/inject/slow-process is not built'
 
 own_machine   # two ranks that compute all the time, each on a processor
 poll_s=5
@@ -124,6 +124,6 @@ like "$(sinfo -h -o %T | sort -u | xargs)" '^(allocated|idle|mixed| )+$' "none i
 scancel "$job"
 ok "it is cancelled, too" wait_for_state "$job" CANCELLED 60
 told=$(find "$gates/quiet.watch" -name events.jsonl | tail -n 1)
-diag "$(arena slowdown show --accuracy "$gates/quiet.log" --watched "$told" 2>&1)"
-figure "iterations by its calls are those that it measured itself" arena slowdown show --accuracy "$gates/quiet.log" --watched "$told"
+diag "$("$ARENA_BUILDDIR/arena-lab" slowdown show --accuracy "$gates/quiet.log" --watched "$told" 2>&1)"
+figure "iterations by its calls are those that it measured itself" "$ARENA_BUILDDIR/arena-lab" slowdown show --accuracy "$gates/quiet.log" --watched "$told"
 done_testing

@@ -15,7 +15,7 @@ need_mpi_in_slurm
 command -v jq >/dev/null || skip_all 'jq is not installed'
 (($(nproc) >= 2)) || skip_all 'four ranks need two processors'
 [[ -e $ARENA_BUILDDIR/.libs/libarena_slow_link.so ]] || skip_all 'libarena_slow_link.so is not built'
-slow_link=$stage/libexec/slurm-arena/inject/slow-link
+slow_link=$ARENA_SRCDIR/tests/lab/inject/slow-link
 
 own_machine   # ranks that compute all the time
 start_arena --nodes a40:2x2,l4:1x4 --arena-set slowdown.poll_s=5

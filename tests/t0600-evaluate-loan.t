@@ -1,9 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
-# arena loan plan, arena evaluate-loan and arena simulate --inference: every file of the reference data, the JSON
+# arena-lab loan plan, arena-lab evaluate-loan and arena simulate --inference: every file of the reference data, the JSON
 # contract, files of our own that pass and that fail, and what cannot be read.
 . "${ARENA_SRCDIR:-.}/tests/lib/tap.sh" || exit 99
 . "${ARENA_SRCDIR:-.}/tests/lib/command.sh"
+need_lab
 data=$(reference_data aryl)
 
 # ---- files of our own --------------------------------------------------------------------------------
@@ -16,23 +17,23 @@ cat >reclaim.json <<'END'
    {"id": 0, "base": {"0": 8}, "flexible": {"1": 8, "2": 8}}], "optimal_preemptions": 0, "optimal_collateral_gpus": 0,
   "greedy": {"share": {"preemptions": 0}}}]}
 END
-exits 0 'the fewest preempted jobs are found' "$arena" --json evaluate-loan reclaim.json
+exits 0 'the fewest preempted jobs are found' "$lab" --json evaluate-loan reclaim.json
 json 'in the shape of the contract' "$contract"' and .kind == "reclaim" and .cases == 2 and .metrics.exact == 2'
-exits 0 'the servers are told' "$arena" --json loan plan reclaim.json
+exits 0 'the servers are told' "$lab" --json loan plan reclaim.json
 json 'with what it costs' '.kind == "reclaim" and (.instances | map([.returned, .preemptions, .scaled_in, .exact])) ==
     [[[0], 1, 0, true], [[1, 2], 0, 1, true]]'
-exits 0 'also in text' "$arena" loan plan reclaim.json
+exits 0 'also in text' "$lab" loan plan reclaim.json
 like "$(cat out)" 'flexible +0 ' 'with the same'
 sed 's/"optimal_preemptions": 1/"optimal_preemptions": 2/' reclaim.json >wrong.json
-exits 1 'a wrong optimum fails' "$arena" --json evaluate-loan wrong.json reclaim.json
+exits 1 'a wrong optimum fails' "$lab" --json evaluate-loan wrong.json reclaim.json
 json 'as one of four' "$contract"' and .cases == 4 and (.failed | map(.case)) == ["span"]'
-exits 0 'and is told in text' "$arena" evaluate-loan reclaim.json
+exits 0 'and is told in text' "$lab" evaluate-loan reclaim.json
 
 # 300 servers in a row, each with two jobs that also stand on the next one; 75 in a row are best: 151 preempted
 awk 'BEGIN { printf "{\"instances\": [{\"name\": \"row\", \"servers\": 300, \"reclaim\": 75, \"jobs\": ["
     for (s = 0; s < 299; s++) printf "%s{\"base\": {\"%d\": 2, \"%d\": 2}}", s ? "," : "", s, s + 1
     print "], \"optimal_preemptions\": 75}]}" }' >row.json
-exits 0 'a large case is near the optimum' "$arena" --json evaluate-loan row.json
+exits 0 'a large case is near the optimum' "$lab" --json evaluate-loan row.json
 json 'with a bound beside it' '.metrics | .exact == 0 and .preemptions <= 77 and .least_weight > 0 and
     .least_weight <= .preemptions and (.gap_most | . >= 0 and . < 1)'
 
@@ -41,10 +42,10 @@ cat >knapsack.json <<'END'
   {"id": 0, "base": 1, "max": 4, "gpus_per_worker": 1, "remaining_work": 4206, "eff": 0},
   {"id": 1, "base": 1, "max": 2, "gpus_per_worker": 4, "remaining_work": 3475, "eff": 0}], "optimal_value": 3840.5}]}
 END
-exits 0 'extra workers are shared out' "$arena" --json loan plan knapsack.json
+exits 0 'extra workers are shared out' "$lab" --json loan plan knapsack.json
 json 'exactly' '.kind == "knapsack" and (.instances[0] | .choice == [1, 1] and .value == 3840.5 and .exact) and
     (.mode | test("restarts not charged"))'
-exits 0 'and evaluated' "$arena" --json evaluate-loan knapsack.json reclaim.json
+exits 0 'and evaluated' "$lab" --json evaluate-loan knapsack.json reclaim.json
 json 'with metrics by kind' "$contract"' and .kind == "knapsack,reclaim" and .metrics.knapsack.value == 3840.5'
 cat >phases.json <<'END'
 {"instances": [{"name": "p", "capacity_gpus": 8, "jobs": [
@@ -54,13 +55,13 @@ cat >phases.json <<'END'
   {"id": 3, "base": 4, "max": 4, "gpus_per_worker": 2, "work": 4004}],
   "admitted_in_order": [2], "left_after_phase1": 0, "phase2_extra_workers": {}, "phase2_value": 0}]}
 END
-exits 0 'two phases are evaluated' "$arena" --json evaluate-loan phases.json
+exits 0 'two phases are evaluated' "$lab" --json evaluate-loan phases.json
 json 'as such' "$contract"' and .kind == "two-phase" and .cases == 1'
 
 # ---- what cannot be read -----------------------------------------------------------------------------
 # bad CODE NAME PATTERN FILE: one sentence, and no answer
 bad() {
-    exits "$1" "$2" "$arena" evaluate-loan "$4"
+    exits "$1" "$2" "$lab" evaluate-loan "$4"
     is "$(wc -l <err):$(wc -c <out)" 1:0 '  in one sentence'
     like "$(cat err)" "$3" '  that says why'
 }
@@ -73,14 +74,14 @@ echo '[1' >x.json
 bad 2 'no JSON' 'x.json:' x.json
 jq 'del(.instances[].optimal_value)' knapsack.json >x.json
 bad 2 'no known answer' 'optimal_value: the known answer' x.json
-exits 0 'which a plan does without' "$arena" loan plan x.json
+exits 0 'which a plan does without' "$lab" loan plan x.json
 jq '.instances[0].reclaim = 5' reclaim.json >x.json
 bad 2 'more servers than there are' 'instances\[0\].reclaim' x.json
 jq '.instances[0].jobs[0].base = {"9": 1}' reclaim.json >x.json
 bad 2 'a server that is not there' 'servers from 0 to 3' x.json
-exits 2 'a command without a file' "$arena" loan plan
-exits 2 'loan alone' "$arena" loan
-like "$(cat err)" 'arena loan list .*plan' 'names its commands'
+exits 2 'a command without a file' "$lab" loan plan
+exits 2 'loan alone' "$lab" loan
+like "$(cat err)" 'arena-lab loan plan' 'names its commands'
 
 # ---- the simulator -----------------------------------------------------------------------------------
 cat >c.yaml <<'END'
@@ -126,12 +127,12 @@ exits 2 'a deadline of 0' "${sim[@]}" curve.csv --deadline-s 0
 # ---- the reference data ------------------------------------------------------------------------------
 if [ -d "$data" ]; then
     for file in "$data"/*.json; do
-        exits 0 "all of ${file##*/}" "$arena" --json evaluate-loan "$file"
+        exits 0 "all of ${file##*/}" "$lab" --json evaluate-loan "$file"
         json '  in the shape of the contract' "$contract"' and .cases > 0 and .failed == []'
         jq 'del(.instances[][("optimal_preemptions", "optimal_collateral_gpus", "greedy", "an_optimal_set",
             "items_workers_weight_value", "optimal_value", "an_optimal_choice", "admitted_in_order",
             "phase2_extra_workers", "phase2_value")])' "$file" >bare.json
-        exits 0 '  and without its answers' "$arena" --json loan plan bare.json
+        exits 0 '  and without its answers' "$lab" --json loan plan bare.json
         json '  solved' '.instances | length > 0 and all(.exact)'
     done
 else

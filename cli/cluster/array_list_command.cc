@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // `arena array list`: the jobs that train members of job arrays on one pipeline, and those members,
-// as the scheduler plug-in knows them. What lies in files is in cli/array.
+// as the scheduler plug-in knows them.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -100,7 +100,9 @@ int list(const Globals& globals) {
 
 }  // namespace
 
-void add_arrays_of_jobs(CLI::App& group, Globals& globals) {
+void add_array(CLI::App& app, Globals& globals) {
+    CLI::App& group = *app.add_subcommand("array", "siblings that share one pipeline");
+    group.require_subcommand(1);
     group.add_subcommand("list", "which jobs train members of job arrays, and what each has used")
         ->callback([&globals] { globals.status = list(globals); });
 }

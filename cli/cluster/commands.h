@@ -13,11 +13,11 @@ void add_stats(CLI::App&, Globals&);
 void add_report(CLI::App&, Globals&);
 void add_profile(CLI::App&, Globals&);
 void add_config(CLI::App&, Globals&);
-/// To the group `loan`: which nodes are lent, and an administrator's word about it.
-void add_loan_of_nodes(CLI::App& group, Globals&);
-/// To the group `array`: the jobs that train members of arrays.
-void add_arrays_of_jobs(CLI::App& group, Globals&);
-/// To the group `slowdown`: what watched jobs say, and what becomes of it.
-void add_slowdown_of_jobs(CLI::App& group, Globals&);
+/// Which nodes are lent, and an administrator's word about it.
+void add_loan(CLI::App&, Globals&);
+/// The jobs that train members of arrays.
+void add_array(CLI::App&, Globals&);
+/// What watched jobs say, and what becomes of it.
+void add_slowdown(CLI::App&, Globals&);
 
 }  // namespace arena::cli

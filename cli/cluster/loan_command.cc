@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // `arena loan` offer, reclaim, list: inference nodes that are lent to training, by an
 // administrator's or an inference scheduler's word; the scheduler plug-in answers on its socket.
-// What lies in files is beside it, in cli/loan.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -227,7 +226,9 @@ int list(const Globals& globals) {
 
 }  // namespace
 
-void add_loan_of_nodes(CLI::App& group, Globals& globals) {
+void add_loan(CLI::App& app, Globals& globals) {
+    CLI::App& group = *app.add_subcommand("loan", "inference nodes that are lent to training");
+    group.require_subcommand(1);
     group.add_subcommand("list", "which nodes are lent, and when they are back")
         ->callback([&globals] { globals.status = list(globals); });
 

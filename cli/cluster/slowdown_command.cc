@@ -18,7 +18,6 @@
 #include "cli/cluster/commands.h"
 #include "cli/cluster/job_id.h"
 #include "cli/cluster/send_report.h"
-#include "cli/slowdown/accuracy.h"
 #include "reports/slow_report.h"
 
 namespace arena::cli {
@@ -292,28 +291,16 @@ void add_word_to(CLI::App& group, Globals& globals, const char* verb, const char
 
 void add_show_to(CLI::App& group, Globals& globals) {
     CLI::App* command = group.add_subcommand("show", "what one job says");
-    const auto files = std::make_shared<AccuracyFiles>();
-    CLI::Option* job = command->add_option("jobid", files->job, "job id")->transform(job_id());
-    CLI::Option* accuracy = command->add_option(
-        "--accuracy", files->log,
-        "log of arena-train --log: how far the job's estimated iteration times are its own");
-    command
-        ->add_option("--watched", files->watched,
-                     "events.jsonl of the watched job, or its directory [arena-watch-JOBID]")
-        ->needs(accuracy);
-    command->callback([&globals, files, job] {
-        if (!files->log.empty())
-            globals.status = show_accuracy(globals, *files);
-        else if (job->count() == 0)
-            globals.status = fail(globals, usage_error("is required", "jobid"));
-        else
-            globals.status = show(globals, static_cast<JobId>(files->job));
-    });
+    const auto job = std::make_shared<JobId>();
+    command->add_option("jobid", *job, "job id")->transform(job_id())->required();
+    command->callback([&globals, job] { globals.status = show(globals, *job); });
 }
 
 }  // namespace
 
-void add_slowdown_of_jobs(CLI::App& group, Globals& globals) {
+void add_slowdown(CLI::App& app, Globals& globals) {
+    CLI::App& group = *app.add_subcommand("slowdown", "slow GPUs and links, and what is done");
+    group.require_subcommand(1);
     group.add_subcommand("list", "what watched jobs say")->callback([&globals] {
         globals.status = list(globals);
     });

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What the sub-commands of `arena` share: exit codes, the options before the sub-command, how an
-// error and a JSON document are printed. Each sub-command is one file with one add_* function.
+// What the sub-commands of `arena` and `arena-lab` share: exit codes, the options before the
+// sub-command, how an error and a JSON document are printed. Each sub-command is one file with one
+// add_* function.
 #pragma once
 
 #include <functional>
@@ -28,12 +29,14 @@ enum Exit {
 };
 
 struct Globals {
-    bool json = false;        ///< --json
-    std::string config_file;  ///< --config; empty = config_path()
-    int status = exit_yes;    ///< of the sub-command that ran
+    const char* program = "arena";  ///< whose errors begin with it
+    bool json = false;              ///< --json
+    std::string config_file;        ///< --config; empty = config_path()
+    int status = exit_yes;          ///< of the sub-command that ran
 };
 
-/// Prints "arena: message" to stderr, with --json also {"schema_version":1,"error":{..}} to stdout.
+/// Prints "PROGRAM: message" to stderr, with --json also {"schema_version":1,"error":{..}} to
+/// stdout.
 int fail(const Globals&, const Error&);
 /// The document of an error, to stdout.
 void print_error_json(const Error&);

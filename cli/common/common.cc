@@ -15,7 +15,7 @@
 namespace arena::cli {
 
 int fail(const Globals& globals, const Error& error) {
-    fmt::print(stderr, "arena: {}\n", error.message());
+    fmt::print(stderr, "{}: {}\n", globals.program, error.message());
     if (globals.json) print_error_json(error);
     return exit_code(error.code);
 }

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "base/count_text.h"
 #include "base/json.h"
@@ -188,36 +189,14 @@ void print_bound(const Answers& answers) {
     }
 }
 
-void print_slowdowns(const std::vector<sim::Metrics>& runs) {
-    Table table({{"POLICY"},
-                 {"SLOWDOWNS", true},
-                 {"MET JOBS", true},
-                 {"DETECTED", true},
-                 {"S2", true},
-                 {"S4", true},
-                 {"NODES AVOIDED", true},
-                 {"LOST GPU-S", true},
-                 {"JCT mean", true},
-                 {"WITHOUT", true}});
-    for (const sim::Metrics& m : runs) {
-        const sim::SlowMetrics& s = *m.slow;
-        table.add({m.policy, std::to_string(s.events), std::to_string(s.met),
-                   std::to_string(s.detected), std::to_string(s.splits), std::to_string(s.restarts),
-                   std::to_string(s.most_quarantined), fmt::format("{:.0f}", s.lost_gpu_s),
-                   fmt::format("{:.0f}", m.jct_s.mean),
-                   fmt::format("{:.0f}", s.jct_without_s.value_or(0))});
-    }
-    fmt::print("{}", table.text());
-}
-
-void print_text(const Answers& answers) {
+void print_text(const Answers& answers, const SimulateAddition* addition) {
     if (!answers.runs.empty()) print_table(answers.runs);
     print_loans(answers.runs);
     if (!answers.runs.empty() && !answers.runs.front().beside.empty()) print_beside(answers.runs);
     print_liars(answers.runs);
     print_network(answers.runs);
     print_power(answers.runs);
-    if (!answers.runs.empty() && answers.runs.front().slow) print_slowdowns(answers.runs);
+    if (addition != nullptr) addition->print(answers.runs);
     if (answers.bound) print_bound(answers);
     if (!answers.runs.empty() && answers.runs.front().dropped > 0) {
         fmt::print("left out of the trace: {} without a usable row for their model and batch\n",
@@ -256,16 +235,15 @@ Result<sim::Metrics> run_policy(const sim::Workload& workload, const Policy& pol
     return run;
 }
 
-/// With slowdowns the same without them, too: what they cost is the difference.
-Status add_sound_run(const sim::Workload& workload, const Policy& policy,
-                     const sim::SimulationOptions& options, sim::Metrics& run) {
-    if (options.slowdowns.empty()) return Done{};
-    sim::SimulationOptions sound = options;
-    sound.slowdowns.clear();
-    sound.keep_stays = false;
-    const Result<sim::Metrics> without = run_policy(workload, policy, sound);
-    if (!without) return without.error();
-    run.slow->jct_without_s = without->jct_s.mean;
+/// With an addition the run that it wants beside each.
+Status add_run_beside(const sim::Workload& workload, const Policy& policy,
+                      const sim::SimulationOptions& options, const SimulateAddition* addition,
+                      sim::Metrics& run) {
+    const auto other = addition == nullptr ? std::nullopt : addition->beside(options);
+    if (!other) return Done{};
+    const Result<sim::Metrics> beside = run_policy(workload, policy, *other);
+    if (!beside) return beside.error();
+    addition->compare(*beside, run);
     return Done{};
 }
 
@@ -284,11 +262,12 @@ Status add_truthful_run(const sim::Workload& workload, const Policy& policy,
 
 /// A policy's run with what it is compared with.
 Result<sim::Metrics> run_with_companions(const sim::Workload& workload, const Policy& policy,
-                                         const sim::SimulationOptions& options) {
+                                         const sim::SimulationOptions& options,
+                                         const SimulateAddition* addition) {
     Result<sim::Metrics> run = run_policy(workload, policy, options);
     if (!run) return run;
-    if (const Status sound = add_sound_run(workload, policy, options, *run); !sound)
-        return sound.error();
+    if (const Status beside = add_run_beside(workload, policy, options, addition, *run); !beside)
+        return beside.error();
     if (const Status truthful = add_truthful_run(workload, policy, options, *run); !truthful)
         return truthful.error();
     return run;
@@ -312,7 +291,7 @@ Status add_stock_runs(const sim::Workload& workload, const sim::SimulationOption
 
 /// What the runs of a page have in common.
 sim::PageFacts facts_of(const SimulateOptions& given, const sim::Workload& workload,
-                        const sim::SimulationOptions& options) {
+                        const sim::SimulationOptions& options, const SimulateAddition* addition) {
     const sim::Errors& errors = options.errors;
     sim::PageFacts facts{
         {"cluster", fmt::format("{}: {}", given.files.cluster, counted(workload.gpus(), "GPU"))},
@@ -342,29 +321,19 @@ sim::PageFacts facts_of(const SimulateOptions& given, const sim::Workload& workl
     }
     if (options.loans)
         facts.emplace_back("inference", fmt::format("{}, loans {}", given.inference, given.loan));
-    if (!options.slowdowns.empty())
-        facts.emplace_back("slowdowns", fmt::format("{}: {}, mode {}", given.slowdowns,
-                                                    options.slowdowns.size(), given.slowdown_mode));
+    if (addition != nullptr) addition->add_facts(options, facts);
     if (options.priority_by_shares)
         facts.emplace_back("priorities", "by shares of accounts, in place of the trace's");
     if (options.work_unknown) facts.emplace_back("work", "hidden: policies see time limits");
     return facts;
 }
 
-Status add_slowdowns(const SimulateOptions& given, const sim::Workload& workload,
-                     sim::SimulationOptions& options) {
-    if (given.slowdowns.empty()) return Done{};
-    Result<std::vector<sim::Slowdown>> read =
-        read_slowdowns(given.slowdowns, workload, given.slowdown_factor);
-    if (!read) return read.error();
-    if (read->empty()) return usage_error("has no row: no slowdown to simulate", given.slowdowns);
-    options.slowdowns = std::move(*read);
-    return Done{};
-}
-
-int simulate(const Globals& globals, const SimulateOptions& given) {
+int simulate(const Globals& globals, const SimulateOptions& given,
+             const SimulateAddition* addition) {
     Result<sim::SimulationOptions> options = simulation_options(given);
     if (!options) return fail(globals, options.error());
+    if (addition != nullptr)
+        if (const Status goes = addition->check(given); !goes) return fail(globals, goes.error());
     const Result<std::vector<Policy>> chosen = policies_of(given.policies);
     if (!chosen) return fail(globals, chosen.error());
     sim::WorkloadOptions binding;
@@ -372,8 +341,9 @@ int simulate(const Globals& globals, const SimulateOptions& given) {
     binding.iteration_divisor = given.iteration_divisor;
     const Result<sim::Workload> workload = read_workload(globals, given.files, binding);
     if (!workload) return fail(globals, workload.error());
-    if (const Status read = add_slowdowns(given, *workload, *options); !read)
-        return fail(globals, read.error());
+    if (addition != nullptr)
+        if (const Status read = addition->read(*workload, *options); !read)
+            return fail(globals, read.error());
     Answers answers;
     for (const Policy& policy : *chosen) {
         if (policy.decide == nullptr) {
@@ -384,7 +354,7 @@ int simulate(const Globals& globals, const SimulateOptions& given) {
             answers.bound = sim::lower_bound(*workload, bound);
             continue;
         }
-        Result<sim::Metrics> run = run_with_companions(*workload, policy, *options);
+        Result<sim::Metrics> run = run_with_companions(*workload, policy, *options, addition);
         if (!run) return fail(globals, run.error());
         answers.runs.push_back(std::move(*run));
     }
@@ -394,25 +364,27 @@ int simulate(const Globals& globals, const SimulateOptions& given) {
     }
     if (!given.html.empty()) {
         const std::string page = sim::page_html(*workload, answers.runs, answers.bound,
-                                                facts_of(given, *workload, *options));
+                                                facts_of(given, *workload, *options, addition));
         if (const Status status = write_file_atomic(given.html, page); !status)
             return fail(globals, status.error());
     }
     if (globals.json) {
         print_json(answers);
     } else {
-        print_text(answers);
+        print_text(answers, addition);
     }
     return exit_yes;
 }
 
 }  // namespace
 
-void add_simulate(CLI::App& app, Globals& globals) {
+void add_simulate(CLI::App& app, Globals& globals, std::shared_ptr<SimulateAddition> addition) {
     CLI::App* command = app.add_subcommand("simulate", "run policies on a trace of jobs");
     auto given = std::make_shared<SimulateOptions>();
-    add_simulate_options(*command, *given);
-    command->callback([&globals, given] { globals.status = simulate(globals, *given); });
+    add_simulate_options(*command, *given, addition.get());
+    command->callback([&globals, given, addition = std::move(addition)] {
+        globals.status = simulate(globals, *given, addition.get());
+    });
 }
 
 }  // namespace arena::cli

@@ -31,14 +31,6 @@ Result<sim::InferenceCurve> read_inference(const std::string& path) {
     return sim::parse_inference_curve(*text, path);
 }
 
-Result<std::vector<sim::Slowdown>> read_slowdowns(const std::string& path,
-                                                  const sim::Workload& workload,
-                                                  double usual_factor) {
-    const Result<std::string> text = read_user_file(path, max_table_bytes);
-    if (!text) return text.error();
-    return sim::parse_slowdowns(*text, path, workload.nodes, usual_factor);
-}
-
 Result<sim::Workload> read_workload(const Globals& globals, const WorkloadFiles& files,
                                     sim::WorkloadOptions options) {
     if (files.planner.on == !files.throughputs.empty()) {

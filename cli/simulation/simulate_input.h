@@ -8,7 +8,6 @@
 #include "base/result.h"
 #include "cli/planning/planned_throughputs.h"
 #include "sim/loans/inference.h"
-#include "sim/slow/slowdowns.h"
 #include "sim/workload.h"
 
 namespace arena::cli {
@@ -21,9 +20,6 @@ struct WorkloadFiles {
 Result<sim::Cluster> read_cluster(const std::string& path);
 Result<sim::Throughputs> read_throughputs(const std::string& path);
 Result<sim::InferenceCurve> read_inference(const std::string& path);
-/// Of the workload's nodes; `usual_factor` where the file says none.
-Result<std::vector<sim::Slowdown>> read_slowdowns(const std::string& path, const sim::Workload&,
-                                                  double usual_factor);
 Result<sim::Workload> read_workload(const Globals&, const WorkloadFiles&, sim::WorkloadOptions);
 
 }  // namespace arena::cli

@@ -17,33 +17,21 @@ namespace {
 
 constexpr double a_century_s = 3.2e9;
 
-/// CLI11's ranges let NaN through.
 Status check_numbers(const SimulateOptions& given) {
     const sim::SimulationOptions& s = given.simulation;
-    const std::pair<const char*, double> numbers[] = {
-        {"--round", s.round_s},
-        {"--min-gap", s.min_gap_s},
-        {"--max-time", given.max_time_s},
-        {"--restart-s", given.restart_s},
-        {"--checkpoint-s", given.checkpoint_s},
-        {"--estimate-error", s.errors.estimate_sigma},
-        {"--work-error", s.errors.work_sigma},
-        {"--said-error", s.errors.said_sigma},
-        {"--said-wrong", s.errors.wrong_share},
-        {"--liars", s.errors.liar_share},
-        {"--elastic-share", s.elastic_share},
-        {"--deadline-s", given.lending.deadline_s},
-        {"--slowdown-factor", given.slowdown_factor},
-        {"--slowdown-latency", s.slowdown.latency_iterations},
-        {"--slowdown-quarantine-percent", s.slowdown.rules.max_quarantined_percent},
-        {"--slowdown-recheck", s.slowdown.rules.recheck_s}};
-    for (const auto& [option, value] : numbers) {
-        if (!std::isfinite(value)) return usage_error("a finite number is needed", option);
-    }
-    if (!given.slowdowns.empty() && given.placement == "pools")
-        return usage_error("needs nodes, not pools: slow GPUs stand in nodes", "--slowdowns");
-    if (given.slowdowns.empty() && given.slowdown_mode != "off")
-        return usage_error("needs --slowdowns FILE: without it nothing is slow", "--slowdown-mode");
+    const OptionNumber numbers[] = {{"--round", s.round_s},
+                                    {"--min-gap", s.min_gap_s},
+                                    {"--max-time", given.max_time_s},
+                                    {"--restart-s", given.restart_s},
+                                    {"--checkpoint-s", given.checkpoint_s},
+                                    {"--estimate-error", s.errors.estimate_sigma},
+                                    {"--work-error", s.errors.work_sigma},
+                                    {"--said-error", s.errors.said_sigma},
+                                    {"--said-wrong", s.errors.wrong_share},
+                                    {"--liars", s.errors.liar_share},
+                                    {"--elastic-share", s.elastic_share},
+                                    {"--deadline-s", given.lending.deadline_s}};
+    if (const Status finite = check_finite(numbers); !finite) return finite;
     if (s.errors.liar_share > 0 && s.work_unknown)
         return usage_error("needs work that users say something of: not with --work-unknown",
                            "--liars");
@@ -160,38 +148,13 @@ void add_error_options(CLI::App& command, sim::SimulationOptions& s) {
         ->capture_default_str();
 }
 
-void add_slowdown_options(CLI::App& command, SimulateOptions& given) {
-    SlowdownRules& rules = given.simulation.slowdown.rules;
-    command.add_option("--slowdowns", given.slowdowns, "slow GPUs and links, CSV");
-    command.add_option("--slowdown-mode", given.slowdown_mode, "off, watch or mitigate")
-        ->check(CLI::IsMember({"off", "watch", "mitigate"}))
-        ->capture_default_str();
-    command
-        .add_option("--slowdown-factor", given.slowdown_factor,
-                    "times slower, where the file does not say")
-        ->check(CLI::Range(1.0, 1e4))
-        ->capture_default_str();
-    command
-        .add_option("--slowdown-latency", given.simulation.slowdown.latency_iterations,
-                    "iterations until a slowdown is detected")
-        ->check(CLI::Range(1.0, 1e5))
-        ->capture_default_str();
-    command
-        .add_option("--slowdown-confirmations", rules.confirmations,
-                    "jobs that find a node slow before all avoid it")
-        ->check(CLI::Range(1, 100))
-        ->capture_default_str();
-    command
-        .add_option("--slowdown-quarantine-percent", rules.max_quarantined_percent,
-                    "of a type's nodes, avoided at a time")
-        ->check(CLI::Range(0.0, 100.0))
-        ->capture_default_str();
-    command.add_option("--slowdown-recheck", rules.recheck_s, "how long a verdict holds, s")
-        ->check(CLI::Range(1.0, 1e9))
-        ->capture_default_str();
-}
-
 }  // namespace
+
+Status check_finite(std::span<const OptionNumber> numbers) {
+    for (const auto& [option, value] : numbers)
+        if (!std::isfinite(value)) return usage_error("a finite number is needed", option);
+    return Done{};
+}
 
 Result<sim::SimulationOptions> simulation_options(const SimulateOptions& given) {
     if (const Status status = check_numbers(given); !status) return status.error();
@@ -218,11 +181,10 @@ Result<sim::SimulationOptions> simulation_options(const SimulateOptions& given) 
     if (!loans) return loans.error();
     out.loans = std::move(*loans);
     out.keep_stays = !given.html.empty();
-    out.slowdown.mode = parse_slowdown_mode(given.slowdown_mode).value_or(SlowdownMode::off);
     return out;
 }
 
-void add_simulate_options(CLI::App& command, SimulateOptions& given) {
+void add_simulate_options(CLI::App& command, SimulateOptions& given, SimulateAddition* addition) {
     command.add_option("--cluster", given.files.cluster, "cluster YAML")->required();
     command.add_option("--trace", given.files.trace, "trace of jobs, CSV")->required();
     command.add_option("--throughputs", given.files.throughputs, "table of iteration times, CSV");
@@ -252,7 +214,7 @@ void add_simulate_options(CLI::App& command, SimulateOptions& given) {
     add_order_options(command, given);
     add_loan_options(command, given);
     add_error_options(command, s);
-    add_slowdown_options(command, given);
+    if (addition != nullptr) addition->add_options(command, given);
     command.add_option("--max-time", given.max_time_s, "end the simulation, s after the first job")
         ->check(CLI::Range(1.0, a_century_s));
     command

@@ -2,10 +2,10 @@
 // libFuzzer target: any text may come as instances of arrays; what is accepted can be scheduled,
 // and the schedule holds.
 
-// also: src/array/*.cc
-#include "array/instance_file.h"
+// also: src/array/*.cc tests/lab/array/instance_file.cc
 #include "array/list_rule.h"
 #include "fuzz.h"
+#include "tests/lab/array/instance_file.h"
 
 using namespace arena::array;
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // libFuzzer target: any text may come as schedules of arrays; what is accepted can be checked.
 
-// also: src/array/*.cc
-#include "array/instance_file.h"
+// also: src/array/*.cc tests/lab/array/instance_file.cc
 #include "fuzz.h"
+#include "tests/lab/array/instance_file.h"
 
 using namespace arena::array;
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // libFuzzer target: the file that switches a slow link; what is accepted is within its ranges.
-// also: contrib/inject/slow_link_rule.cc
+// also: tests/lab/inject/slow_link_rule.cc
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>
 
-#include "contrib/inject/slow_link_rule.h"
+#include "tests/lab/inject/slow_link_rule.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     using arena::inject::SlowLink;

@@ -5,6 +5,7 @@
 # wherever it takes words, and opened in a real browser: nothing of them runs.
 . "${ARENA_SRCDIR:-.}/tests/lib/tap.sh" || exit 99
 . "${ARENA_SRCDIR:-.}/tests/lib/command.sh" || exit 99
+need_lab
 export ARENA_DATA_DIR=${ARENA_DATA_DIR:-$ARENA_SRCDIR/etc}
 
 # Each marks the document if it runs: as a script, as an attribute, behind the end of a title, a style, a quote.
@@ -94,7 +95,7 @@ exits 0 'a simulation of it is drawn' "$arena" simulate --cluster "c$evil_word.y
     --throughputs "t$evil_word.csv" --policy fifo,arena --html simulate.html
 safe simulate.html 'simulate --html'
 jq -n --arg name "$evil" '{name: $name, stages: 2, fp: [[1, 2], [1, 2]], bp: [[1, 2], [1, 2]]}' >array.json
-exits 0 'a schedule is drawn' "$arena" array solve array.json --html array.html
+exits 0 'a schedule is drawn' "$lab" array solve array.json --html array.html
 safe array.html 'array solve --html'
 
 # ---- the live page, of a plug-in that says nothing else ----------------------------------------------------

@@ -38,7 +38,7 @@ full 'arena plan' arena "${plan[@]}"
 full 'arena plan --json' arena --json "${plan[@]}"
 full 'arena models' arena models
 full 'arena simulate' arena simulate --cluster c.yaml --trace trace.csv --throughputs t.csv --policy fifo
-full 'arena array solve' arena array solve array.json
+full 'arena-lab array solve' arena-lab array solve array.json
 full 'arena config check' arena config check a.yaml
 full 'arena --help' arena --help
 full 'arena-args --list' arena-args --list

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "slowdown/calls.h"
-#include "slowdown/truth/series.h"
+#include "tests/lab/slowdown/truth/series.h"
 
 namespace arena::test {
 

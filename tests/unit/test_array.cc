@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Arrays of siblings: instances and their files, what makes a schedule hold, the list rule, and
 // what members need of memory and links.
-#include "array/baselines.h"
 #include "array/bounds.h"
-#include "array/instance_file.h"
 #include "array/list_rule.h"
 #include "array/search/prefetch.h"
 #include "array_cases.h"
 #include "reference_data.h"
+#include "tests/lab/array/baselines.h"
+#include "tests/lab/array/instance_file.h"
 
 using namespace arena;
 using namespace arena::test;

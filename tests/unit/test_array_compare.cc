@@ -3,8 +3,8 @@
 // array gains over each in the planner's model.
 #include <cmath>
 
-#include "planner/arrays/array_compare.h"
 #include "planner_cases.h"
+#include "tests/lab/array/array_compare.h"
 
 using namespace arena;
 using namespace arena::test;

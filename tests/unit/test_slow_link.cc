@@ -3,8 +3,8 @@
 #include <cmath>
 #include <string>
 
-#include "contrib/inject/slow_link_rule.h"
 #include "suite.h"
+#include "tests/lab/inject/slow_link_rule.h"
 
 using namespace arena::inject;
 using arena::watch::Op;

@@ -3,9 +3,9 @@
 // they are.
 #include "reference_data.h"
 #include "slowdown/period.h"
-#include "slowdown/truth/steps.h"
 #include "slowdown_cases.h"
 #include "suite.h"
+#include "tests/lab/slowdown/truth/steps.h"
 
 using namespace arena;
 using namespace arena::slowdown;

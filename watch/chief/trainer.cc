@@ -108,11 +108,6 @@ SlowPlace Trainer::place_of(std::int64_t rank) const {
             at(rank) < hello_.gpus.size() ? hello_.gpus[at(rank)] : any_gpu};
 }
 
-std::int64_t Trainer::replica_of(std::int64_t rank) const {
-    const auto place = std::ranges::find(placement_, at(rank));
-    return (place - placement_.begin()) / (plan_.pp * plan_.tp);
-}
-
 std::int64_t Trainer::micro_batches() const {
     return std::accumulate(counts().begin(), counts().end(), std::int64_t{0});
 }

@@ -60,9 +60,6 @@ class Trainer {
     }
     /// Empty node: not known.
     [[nodiscard]] SlowPlace place_of(std::int64_t rank) const;
-    /// The replica whose work the rank does now.
-    [[nodiscard]] std::int64_t replica_of(std::int64_t rank) const;
-
     [[nodiscard]] const Counts& counts() const { return plan_.micro_batches; }
     [[nodiscard]] std::int64_t micro_batches() const;
     [[nodiscard]] const Placement& placement() const { return placement_; }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Records as rows: the fourteen columns of Greyhound's published logs, then what these lack. The
-// columns sequence, t_us, op_id, count, comm and peer are those of `arena slowdown period`.
+// columns sequence, t_us, op_id, count, comm and peer are those of `arena-lab slowdown period`.
 #pragma once
 
 #include <string>

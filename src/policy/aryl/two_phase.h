@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // The two phases of Aryl's allocation by count of GPUs alone: base demands of waiting jobs,
 // shortest first; then what is left to elastic jobs, by an exact knapsack over what each worker
-// count saves of their time. What the policy and `arena evaluate-loan` both call.
+// count saves of their time. What the policy and `arena-lab evaluate-loan` both call.
 #pragma once
 
 #include <cstdint>
