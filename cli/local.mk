@@ -24,14 +24,8 @@ arena_SOURCES = \
 	cli/planning/plan_command.cc \
 	cli/planning/plan_input.h cli/planning/plan_input.cc \
 	cli/planning/plan_store.h cli/planning/plan_store.cc \
-	cli/planning/planned_throughputs.h cli/planning/planned_throughputs.cc \
 	cli/planning/site_tables.h cli/planning/site_tables.cc \
 	cli/simulation/commands.h \
-	cli/simulation/simulate_command.cc \
-	cli/simulation/simulate_input.h cli/simulation/simulate_input.cc \
-	cli/simulation/simulate_options.h cli/simulation/simulate_options.cc \
-	cli/simulation/snapshot_command.cc \
-	cli/simulation/trace_command.cc \
 	cli/cluster/ask_scheduler.h cli/cluster/ask_scheduler.cc \
 	cli/cluster/commands.h \
 	cli/cluster/config_command.cc \
@@ -61,7 +55,28 @@ arena_SOURCES = \
 	cli/doctor/doctor_slurm.cc \
 	cli/doctor/doctor_spank.cc \
 	# end
-arena_LDADD = libarena_arrays.la libarena_array_search.la libarena_array.la libarena_slowdown.la libarena_exporter.la $(all_libs) $(MICROHTTPD_LIBS) $(NETTLE_LIBS)
+arena_LDADD = $(arrays_libs) libarena_exporter.la libarena_html.la $(planning_libs) $(MICROHTTPD_LIBS) $(NETTLE_LIBS)
+# Started by `arena`: its verbs simulate, trace and snapshot.
+pkglibexec_PROGRAMS += arena-simulation
+arena_simulation_SOURCES = \
+	cli/simulation/main.cc \
+	cli/common/ask.h cli/common/ask.cc \
+	cli/common/cli.h \
+	cli/common/common.cc \
+	cli/common/program.h cli/common/program.cc \
+	cli/common/wrap.h \
+	cli/planning/plan_input.h cli/planning/plan_input.cc \
+	cli/planning/plan_store.h cli/planning/plan_store.cc \
+	cli/planning/site_tables.h cli/planning/site_tables.cc \
+	cli/simulation/commands.h \
+	cli/simulation/planned_throughputs.h cli/simulation/planned_throughputs.cc \
+	cli/simulation/simulate_command.cc \
+	cli/simulation/simulate_input.h cli/simulation/simulate_input.cc \
+	cli/simulation/simulate_options.h cli/simulation/simulate_options.cc \
+	cli/simulation/snapshot_command.cc \
+	cli/simulation/trace_command.cc \
+	# end
+arena_simulation_LDADD = $(all_libs)
 bashcompletiondir = $(datadir)/bash-completion/completions
 dist_bashcompletion_DATA = contrib/completion/arena
 

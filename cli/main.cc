@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// `arena`: the command. It composes the libraries; each sub-command is a file of its own.
+// `arena`: the command. It composes the libraries; each sub-command is a file of its own, or of
+// another program that is started.
 #include <CLI/CLI.hpp>
 
 #include "cli/cluster/commands.h"
@@ -10,6 +11,12 @@
 #include "cli/simulation/commands.h"
 
 namespace {
+
+constexpr arena::cli::VerbElsewhere elsewhere[] = {
+    {"snapshot", arena::cli::snapshot_about, "arena-simulation"},
+    {"simulate", arena::cli::simulate_about, "arena-simulation"},
+    {"trace", arena::cli::trace_about, "arena-simulation"},
+};
 
 void add_commands(CLI::App& app, arena::cli::Globals& globals) {
     using namespace arena::cli;
@@ -28,9 +35,7 @@ void add_commands(CLI::App& app, arena::cli::Globals& globals) {
     add_slowdown(app, globals);
     add_loan(app, globals);
     add_array(app, globals);
-    add_snapshot(app, globals);
-    add_simulate(app, globals);
-    add_trace(app, globals);
+    for (const VerbElsewhere& other : elsewhere) app.add_subcommand(other.verb, other.about);
     add_doctor(app, globals);
 }
 
@@ -40,6 +45,7 @@ int main(int argc, char** argv) {
     return arena::cli::run_commands(
         {.name = "arena",
          .about = "arena: which GPUs and which parallelism a model should train with, and why",
-         .add_commands = add_commands},
+         .add_commands = add_commands,
+         .elsewhere = elsewhere},
         argc, argv);
 }

@@ -131,7 +131,10 @@ stage_build() {
             -type f \( -name '*.so' -o -name 'arena*' -o -name '*.yaml' -o -name config.status \) -print -quit) ]]; then
             exit 0
         fi
-        make -s install DESTDIR= prefix="$build/stage" sysconfdir="$build/stage/etc" >stage.log 2>&1 && touch stage/.staged
+        # contrib/quickstart builds what its loop runs.
+        local target=install
+        [[ -e arena-simulation ]] || target=install-loop
+        make -s "$target" DESTDIR= prefix="$build/stage" sysconfdir="$build/stage/etc" >stage.log 2>&1 && touch stage/.staged
     )
 }
 

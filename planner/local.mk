@@ -116,6 +116,7 @@ libarena_evaluate_la_SOURCES = \
 	# end
 evaluate_libs = libarena_evaluate.la $(requests_libs)
 
-# What knows the planner and the policies, as the command and tests do.
-all_libs = libarena_sim.la libarena_html.la libarena_sim_power.la libarena_sim_slow.la libarena_sim_loans.la libarena_baselines.la libarena_policy_arena.la libarena_policy_aryl.la libarena_policy_order.la libarena_policy_loans.la libarena_policy.la libarena_store.la libarena_checks.la libarena_slowdown.la \
+# What knows the planner and the policies that Slurm runs, as the command does; with simulator and baselines, as tests do.
+planning_libs = libarena_policy_arena.la libarena_policy_aryl.la libarena_policy_order.la libarena_policy_loans.la libarena_policy.la libarena_store.la libarena_checks.la libarena_slowdown.la \
 	$(evaluate_libs) $(SQLITE_LIBS)
+all_libs = libarena_sim.la libarena_html.la libarena_sim_power.la libarena_sim_slow.la libarena_sim_loans.la libarena_baselines.la $(planning_libs)

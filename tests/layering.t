@@ -3,7 +3,7 @@
 # The house stands as tests/rooms says: arrows point down only, in the sources and in what is linked; no include circle,
 # no room of more than 25 code files, no prototype whose definition lies in another room, no function of more than 60
 # lines or 7 parameters; no Slurm, CUDA, NCCL or MPI where it does not belong; and what a file uses of the standard
-# library it includes, itself or by our headers. Checks first that each check can fail.
+# library it includes, itself or by our headers; what `arena` links. Checks first that each check can fail.
 import collections
 import os
 import re
@@ -327,6 +327,20 @@ def check_spank():
     result("what each command of Slurm's loads needs the C library alone", [name for name in needed if not name.startswith(("libc.so", "ld-linux"))])
 
 
+# Of the simulator, of a baseline, of the laboratory.
+ELSEWHERE = re.compile(r"\S*(?:5arena3sim8simulate|decide_gavel|add_lab_|13compare_array|5array14check_schedule)\S*")
+
+
+def check_arena():
+    """Whoever runs jobs builds and starts none of it."""
+    program, other = (os.path.join(build, name) for name in ("arena", "arena-simulation"))
+    if not os.path.exists(program) or not os.path.exists(other):
+        return skip("arena holds no simulator, no baseline and no laboratory", "it is not built here")
+    names, known = (subprocess.run(["nm", "-P", path], capture_output=True, text=True, check=True).stdout for path in (program, other))
+    sees("a simulator in a program", ELSEWHERE.findall(known))
+    return result("arena holds no simulator, no baseline and no laboratory", sorted(set(ELSEWHERE.findall(names)))[:5])
+
+
 def main():
     rooms, files = read_rooms(), read_files()
     texts = read_texts(files)
@@ -371,6 +385,7 @@ def main():
         result(f"no function has more than {MOST_LINES} lines or {MOST_PARAMETERS} parameters", list(too_large(entries)))
     check_libraries(rooms)
     check_spank()
+    check_arena()
     print(f"1..{number}")
     return 1 if failures else 0
 

@@ -307,7 +307,7 @@ endif
 # ---- golden decisions ------------------------------------------------------------------------
 TESTS += tests/golden.t tests/soak-judge.t
 dist_check_SCRIPTS += tests/golden.t tests/soak-judge.t
-tests/golden.log: arena$(EXEEXT)
+tests/golden.log: arena$(EXEEXT) arena-simulation$(EXEEXT)
 EXTRA_DIST += tests/golden tests/data tests/fuzz/parse_yaml.cc tests/fuzz/parse_profile.cc tests/fuzz/parse_snapshot.cc
 
 # ---- simulator --------------------------------------------------------------------------------

@@ -139,6 +139,19 @@ for page in arena.1 arena-lab.1 arena.yaml.5 arena-array.5 arena-model.5 sched_a
 done
 exits 0 'the version is told' "$arena" --version
 
+# ---- verbs of another program -----------------------------------------------------------------
+mkdir alone && cp "$arena" alone/arena
+printf '%s\n' '#!/bin/sh' 'printf "%s;" "$@"' 'exit 7' >alone/arena-simulation && chmod 755 alone/arena-simulation
+exits 7 'simulate is the verb of a program beside arena' alone/arena --config a.yaml --json simulate --policy fifo 'two words'
+is "$(cat out)" '--config;a.yaml;--json;simulate;--policy;fifo;two words;' 'which has all words'
+exits 0 'the value of an option is no verb' alone/arena --config simulate models
+echo 'no program' >alone/arena-simulation
+exits 3 'a program that cannot be started is the environment' alone/arena --json trace
+like "$(cat err)" '^arena: trace: .*/alone/arena-simulation, which has this command, cannot be started: Exec format error' 'and named'
+json 'in JSON, too' '.error.where == "trace"'
+exits 0 'help has the verbs all the same' alone/arena --help
+like "$(cat out)" '  simulate +run policies on a trace of jobs' 'with what they do'
+
 # ---- evaluate ---------------------------------------------------------------------------------
 columns=framework,family,gpu,gpus,gpus_per_node,layers,hidden,heads,seq,vocab,tp,pp,dp,mbs,gbs,precision,sharding,status,iter_time_s
 row=NeMo,gpt,A100,8,8,24,2048,16,1024,51200,2,2,2,4,64,bf16,zero0,ok,1.5

@@ -54,7 +54,7 @@ fi
 # ---- hardening ----------------------------------------------------------------------------------------
 # A compiler that has no such option leaves it out, and configure says so.
 has() { grep -q "^ *$1 *= .*$2" "$ARENA_BUILDDIR/Makefile"; }
-for file in "$plugins/$version"/*.so "$plugins/${version%.*}"/*.so "$stage"/bin/arena{,-args,-train,-watch} "$stage/libexec/slurm-arena/arena-profiler"; do
+for file in "$plugins/$version"/*.so "$plugins/${version%.*}"/*.so "$stage"/bin/arena{,-args,-train,-watch} "$stage"/libexec/slurm-arena/arena-{profiler,simulation}; do
     name=${file#"$stage/"}
     if has LDFLAGS relro,-z,now; then
         ok "$name is bound and read-only once it is loaded" bash -c "readelf -lW '$file' | grep -q GNU_RELRO && readelf -dW '$file' | grep -qE 'BIND_NOW|FLAGS_1.*NOW'"

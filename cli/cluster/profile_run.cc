@@ -17,7 +17,7 @@
 
 #include "base/json.h"
 #include "base/text.h"
-#include "installed_paths.h"
+#include "cli/common/program.h"
 #include "planner/hardware/hardware.h"
 #include "planner/models/readers.h"
 
@@ -26,11 +26,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Beside this program (a build directory), else where it was installed.
 std::string profiler_path() {
     if (const char* path = std::getenv("ARENA_PROFILER")) return path;
-    const std::string beside = program_beside("arena-profiler");
-    return beside.empty() ? ARENA_LIBEXECDIR "/arena-profiler" : beside;
+    return libexec_program("arena-profiler");
 }
 
 /// Runs a program and waits; its standard output goes to `out` when that is not null. The exit

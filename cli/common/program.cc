@@ -3,9 +3,12 @@
 #include "cli/common/program.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <exception>
 #include <string>
 #include <string_view>
@@ -13,6 +16,7 @@
 
 #include "base/text.h"
 #include "base/user_file.h"
+#include "installed_paths.h"
 
 namespace arena::cli {
 namespace {
@@ -75,9 +79,40 @@ bool asks_for_json(int argc, char** argv) {
                        [](const char* word) { return std::string_view(word) == "--json"; });
 }
 
+/// The first word that is no option; --config takes a word.
+std::string_view first_verb(int argc, char** argv) {
+    for (int i = 1; i < argc; ++i) {
+        const std::string_view word = argv[i];
+        if (word == "--config") ++i;
+        if (!word.starts_with('-')) return word;
+    }
+    return "";
+}
+
+const VerbElsewhere* verb_elsewhere(const CommandProgram& program, int argc, char** argv) {
+    const std::string_view verb = first_verb(argc, argv);
+    const auto at = std::ranges::find(program.elsewhere, verb, &VerbElsewhere::verb);
+    return at == program.elsewhere.end() ? nullptr : &*at;
+}
+
+/// Returns where that failed only.
+int start(const Globals& globals, const VerbElsewhere& verb, char** argv) {
+    const std::string path = libexec_program(verb.program);
+    ::execv(path.c_str(), argv);
+    return fail(globals,
+                environment_error(fmt::format("{}, which has this command, cannot be started: {}; "
+                                              "`make` builds it, `make install` puts it there",
+                                              path, std::strerror(errno)),
+                                  verb.verb));
+}
+
 int main_of(const CommandProgram& program, int argc, char** argv) {
     Globals globals;
     globals.program = program.name;
+    if (const VerbElsewhere* verb = verb_elsewhere(program, argc, argv)) {
+        globals.json = asks_for_json(argc, argv);
+        return start(globals, *verb, argv);
+    }
     CLI::App app{program.about};
     app.name(program.name);
     app.set_version_flag("--version", std::string(program.name) + " " ARENA_VERSION);
@@ -101,6 +136,13 @@ int main_of(const CommandProgram& program, int argc, char** argv) {
 }
 
 }  // namespace
+
+std::string libexec_program(const std::string& name) {
+    for (const std::string& path :
+         {program_beside(name), program_beside("../libexec/slurm-arena/" + name)})
+        if (!path.empty()) return path;
+    return ARENA_LIBEXECDIR "/" + name;
+}
 
 int run_commands(const CommandProgram& program, int argc, char** argv) {
     return run_program(program.name, [&] { return main_of(program, argc, argv); });

@@ -379,7 +379,7 @@ int simulate(const Globals& globals, const SimulateOptions& given,
 }  // namespace
 
 void add_simulate(CLI::App& app, Globals& globals, std::shared_ptr<SimulateAddition> addition) {
-    CLI::App* command = app.add_subcommand("simulate", "run policies on a trace of jobs");
+    CLI::App* command = app.add_subcommand("simulate", simulate_about);
     auto given = std::make_shared<SimulateOptions>();
     add_simulate_options(*command, *given, addition.get());
     command->callback([&globals, given, addition = std::move(addition)] {

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "base/result.h"
-#include "cli/planning/planned_throughputs.h"
+#include "cli/simulation/planned_throughputs.h"
 #include "sim/loans/inference.h"
 #include "sim/workload.h"
 

@@ -97,7 +97,7 @@ int replay(const Globals& globals, const std::string& file, const std::string& p
 }  // namespace
 
 void add_snapshot(CLI::App& app, Globals& globals) {
-    CLI::App* snapshot = app.add_subcommand("snapshot", "save or repeat a decision");
+    CLI::App* snapshot = app.add_subcommand("snapshot", snapshot_about);
     snapshot->require_subcommand(1);
     CLI::App* saving = snapshot->add_subcommand("save", "write what the scheduler sees now");
     auto target = std::make_shared<std::string>();

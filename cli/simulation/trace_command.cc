@@ -210,7 +210,7 @@ void add_inference(CLI::App& trace, Globals& globals) {
 }  // namespace
 
 void add_trace(CLI::App& app, Globals& globals) {
-    CLI::App* trace = app.add_subcommand("trace", "traces of jobs for arena simulate");
+    CLI::App* trace = app.add_subcommand("trace", trace_about);
     trace->require_subcommand(1);
     CLI::App* command = trace->add_subcommand("generate", "make a trace from a seed");
     auto given = std::make_shared<TraceOptions>();

@@ -12,9 +12,9 @@ arena_lab_SOURCES = \
 	cli/common/wrap.h \
 	cli/planning/plan_input.h cli/planning/plan_input.cc \
 	cli/planning/plan_store.h cli/planning/plan_store.cc \
-	cli/planning/planned_throughputs.h cli/planning/planned_throughputs.cc \
 	cli/planning/site_tables.h cli/planning/site_tables.cc \
 	cli/simulation/commands.h \
+	cli/simulation/planned_throughputs.h cli/simulation/planned_throughputs.cc \
 	cli/simulation/simulate_command.cc \
 	cli/simulation/simulate_input.h cli/simulation/simulate_input.cc \
 	cli/simulation/simulate_options.h cli/simulation/simulate_options.cc \

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // The planner as a table of iteration times: see planned_throughputs.h.
-#include "cli/planning/planned_throughputs.h"
+#include "cli/simulation/planned_throughputs.h"
 
 #include <fmt/format.h>
 
