@@ -117,7 +117,7 @@ CLEANFILES += src/request/launcher_tables.inc
 
 noinst_LTLIBRARIES += libarena_slowdown.la
 libarena_slowdown_la_SOURCES = \
-	src/slowdown/calls.h src/slowdown/calls.cc \
+	src/slowdown/calls.h \
 	src/slowdown/cause.h \
 	src/slowdown/change_points.h src/slowdown/change_points.cc \
 	src/slowdown/event.h src/slowdown/event.cc \

@@ -273,7 +273,6 @@ if HAVE_CHECK
 check_PROGRAMS += tests/unit/test_array_exact
 TESTS += tests/unit/test_array_exact
 endif
-tests_unit_test_array_exact_LDADD = $(array_search_libs) $(CHECK_LIBS)
 EXTRA_DIST += tests/unit/array_cases.h tests/fuzz/parse_array_instance.cc tests/fuzz/parse_array_schedule.cc tests/bench/array \
 	tests/bench/array_minizinc.py
 

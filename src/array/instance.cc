@@ -190,14 +190,4 @@ Result<Instance> make_job_shop(std::string name, int devices,
     return instance;
 }
 
-Instance under(const Instance& instance, Convention convention) {
-    Instance other = instance;
-    if (convention == Convention::literal)
-        for (Block& block : other.blocks) {
-            block.hold += block.setup;
-            block.setup = 0;
-        }
-    return other;
-}
-
 }  // namespace arena::array

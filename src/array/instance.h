@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // What is to be scheduled: sibling jobs that share one pipeline (ArrayPipe, INFOCOM'25). Each job
 // is a chain of blocks, a mini-batch on one stage, forward through all stages and back; each block
-// runs on the device of its stage. Job shops and flow shops are instances, too. Values only; files
-// of them are read by instance_file.h.
+// runs on the device of its stage. Job shops and flow shops are instances, too. Values only.
 #pragma once
 
 #include <cstddef>
@@ -70,13 +69,6 @@ struct RouteStep {
 };
 Result<Instance> make_job_shop(std::string name, int devices,
                                const std::vector<std::vector<RouteStep>>& routes);
-
-/// physical: a device switches where the next block's state is another, before it starts; the first
-/// block of a device has its state. literal: as printed (equations 3, 8, 9), each block is followed
-/// by its own switch.
-enum class Convention { physical, literal };
-/// The same problem in which switches are as `physical` has them.
-Instance under(const Instance& instance, Convention convention);
 
 /// What a schedule must obey besides the instance.
 struct Rules {

@@ -36,7 +36,7 @@ struct SimulationOptions {
     bool priority_by_shares = false;
     PolicyOptions policy;              ///< restart cost, objective, search steps
     std::optional<LoanOptions> loans;  ///< inference beside the cluster; policies see what it lends
-    std::vector<Slowdown> slowdowns;   ///< of parse_slowdowns() for the workload's nodes
+    std::vector<Slowdown> slowdowns;   ///< of the workload's nodes, by start
     SlowdownOptions slowdown;
     bool ignore_network = false;  ///< policies know nothing of switches
     bool keep_stays = false;

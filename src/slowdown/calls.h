@@ -1,16 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// A stream of communication calls as one rank makes them: what the recorder keeps of a call, and
-// the table (CSV) of such streams. What a stream says about time is period.h's. Source:
-// Greyhound (ATC'25), section on tracking.
+// A stream of communication calls as one rank makes them: what the recorder keeps of a call. What
+// a stream says about time is period.h's. Source: Greyhound (ATC'25), section on tracking.
 #pragma once
 
 #include <compare>
 #include <cstdint>
-#include <string>
-#include <string_view>
-#include <vector>
 
-#include "base/result.h"
 #include "slowdown/op.h"
 
 namespace arena::slowdown {
@@ -28,14 +23,5 @@ struct Call {
     CallKey key;
     std::int64_t time_us = 0;  ///< on one clock, not decreasing within a stream
 };
-
-struct CallStream {
-    std::string name;
-    std::vector<Call> calls;
-};
-
-/// Columns sequence, t_us, op_id, count, comm and, where known, peer; others are ignored. Rows of a
-/// sequence stand in order of time. Streams in the order of their first row. Errors name the line.
-Result<std::vector<CallStream>> parse_calls(std::string_view text, const std::string& file);
 
 }  // namespace arena::slowdown

@@ -2,10 +2,11 @@
 // libFuzzer target: any text may come as instances of arrays; what is accepted can be scheduled,
 // and the schedule holds.
 
-// also: src/array/*.cc tests/lab/array/instance_file.cc
+// also: src/array/*.cc tests/lab/array/instance_file.cc tests/lab/array/schedule_check.cc
 #include "array/list_rule.h"
 #include "fuzz.h"
 #include "tests/lab/array/instance_file.h"
+#include "tests/lab/array/schedule_check.h"
 
 using namespace arena::array;
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // libFuzzer target: any text may come as schedules of arrays; what is accepted can be checked.
 
-// also: src/array/*.cc tests/lab/array/instance_file.cc
+// also: src/array/*.cc tests/lab/array/instance_file.cc tests/lab/array/schedule_check.cc
 #include "fuzz.h"
 #include "tests/lab/array/instance_file.h"
+#include "tests/lab/array/schedule_check.h"
 
 using namespace arena::array;
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // libFuzzer target: a table of communication calls; what is accepted is in order of time.
-// also: src/slowdown/calls.cc
+// also: tests/lab/slowdown/truth/calls_file.cc
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>
 
-#include "slowdown/calls.h"
+#include "tests/lab/slowdown/truth/calls_file.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     using namespace arena::slowdown;

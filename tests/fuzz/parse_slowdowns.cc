@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // libFuzzer target: a table of slowdowns, in any of its forms; what is accepted names nodes and
 // GPUs that are there.
-// also: src/sim/slow/slowdowns.cc
+// also: src/sim/slow/slowdowns.cc tests/lab/simulation/slowdowns_file.cc
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>
 
-#include "sim/slow/slowdowns.h"
+#include "tests/lab/simulation/slowdowns_file.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     using namespace arena;

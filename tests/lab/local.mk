@@ -35,6 +35,7 @@ arena_lab_SOURCES = \
 	tests/lab/loan/kinds.h tests/lab/loan/kinds.cc \
 	tests/lab/loan/plan_command.cc \
 	tests/lab/simulation/commands.h tests/lab/simulation/simulate_slowdowns.cc \
+	tests/lab/simulation/slowdowns_file.h tests/lab/simulation/slowdowns_file.cc \
 	tests/lab/slowdown/accuracy.h tests/lab/slowdown/accuracy.cc \
 	tests/lab/slowdown/commands.h \
 	tests/lab/slowdown/evaluate_slowdown_command.cc \
@@ -55,9 +56,11 @@ libarena_lab_array_la_SOURCES = \
 	tests/lab/array/baselines.h tests/lab/array/baselines.cc \
 	tests/lab/array/instance_file.h tests/lab/array/instance_file.cc \
 	tests/lab/array/pipelines.h tests/lab/array/pipelines.cc \
+	tests/lab/array/schedule_check.h tests/lab/array/schedule_check.cc \
 	# end
 libarena_slowdown_truth_la_SOURCES = \
 	tests/lab/slowdown/truth/accuracy.h tests/lab/slowdown/truth/accuracy.cc \
+	tests/lab/slowdown/truth/calls_file.h tests/lab/slowdown/truth/calls_file.cc \
 	tests/lab/slowdown/truth/series.h tests/lab/slowdown/truth/series.cc \
 	tests/lab/slowdown/truth/steps.h tests/lab/slowdown/truth/steps.cc \
 	# end
@@ -121,6 +124,8 @@ if HAVE_CHECK
 check_PROGRAMS += $(lab_unit_tests)
 TESTS += $(lab_unit_tests)
 endif
+tests_unit_test_sim_slowdowns_SOURCES = tests/unit/test_sim_slowdowns.cc tests/lab/simulation/slowdowns_file.cc tests/unit/suite.h
+tests_unit_test_array_exact_LDADD = libarena_lab_array.la $(array_search_libs) $(CHECK_LIBS)
 tests_unit_test_array_LDADD = libarena_lab_array.la $(array_search_libs) $(CHECK_LIBS)
 tests_unit_test_array_compare_LDADD = libarena_lab_array.la $(arrays_libs) $(all_libs) $(CHECK_LIBS)
 tests_unit_test_slow_link_SOURCES = tests/unit/test_slow_link.cc tests/lab/inject/slow_link_rule.cc tests/unit/suite.h

@@ -9,7 +9,7 @@
 #include <random>
 #include <vector>
 
-#include "slowdown/calls.h"
+#include "tests/lab/slowdown/truth/calls_file.h"
 #include "tests/lab/slowdown/truth/series.h"
 
 namespace arena::test {

@@ -8,6 +8,7 @@
 #include "reference_data.h"
 #include "tests/lab/array/baselines.h"
 #include "tests/lab/array/instance_file.h"
+#include "tests/lab/array/schedule_check.h"
 
 using namespace arena;
 using namespace arena::test;

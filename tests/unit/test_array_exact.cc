@@ -7,6 +7,7 @@
 #include "array/search/genetic.h"
 #include "array/search/solve.h"
 #include "array_cases.h"
+#include "tests/lab/array/instance_file.h"
 
 using namespace arena;
 using namespace arena::test;

@@ -10,6 +10,7 @@
 #include "sim/simulator.h"
 #include "sim/slow/slow_cluster.h"
 #include "suite.h"
+#include "tests/lab/simulation/slowdowns_file.h"
 
 using namespace arena;
 using namespace arena::sim;

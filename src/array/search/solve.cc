@@ -81,8 +81,6 @@ std::optional<Solver> parse_solver(std::string_view word) {
     return std::nullopt;
 }
 
-const char* name_of(Solver solver) { return words[static_cast<std::size_t>(solver)].second; }
-
 Solution solve(const Instance& instance, const Rules& rules, const SolveOptions& options) {
     Solving solving(instance, rules, options);
     if (options.solver == Solver::list) return solving.finish();

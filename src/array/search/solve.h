@@ -13,8 +13,6 @@ namespace arena::array {
 
 enum class Solver { choose, list, genetic, exact };
 std::optional<Solver> parse_solver(std::string_view word);
-const char* name_of(Solver solver);
-inline constexpr std::string_view solver_words = "choose, list, genetic or exact";
 
 struct SolveOptions {
     Solver solver = Solver::choose;

@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Slow GPUs and links that a simulation meets: when, where, how slow. Read from a table of our own,
-// or from the injection plans that Greyhound's authors (ATC'25) published.
+// Slow GPUs and links that a simulation meets: when, where, how slow.
 #pragma once
 
-#include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
-#include "base/result.h"
 #include "core/cluster.h"
 #include "reports/quarantine.h"
 #include "reports/slowdown_mode.h"
@@ -32,19 +28,6 @@ struct Slowdown {
     [[nodiscard]] double end_s() const { return start_s + duration_s; }
     bool operator==(const Slowdown&) const = default;
 };
-
-/// Three forms, told apart by their columns; others are ignored. Nodes are those of the cluster, by
-/// number from 0, in our own form by name, too.
-/// - time_s, duration_s, node, factor, kind (compute, communication), and where known gpu (empty:
-///   all; several with spaces), peer, peer_gpu.
-/// - start_s, duration_s, node_a, gpu_a, node_b, gpu_b, kind_0comp_1comm: as slow as
-/// `usual_factor`.
-/// - start_s, duration_s, node, gpus, delay_s_per_hook_or_peer_node, kind_0comp_1comm: a delay of
-///   each iteration, or a link as slow as `usual_factor`.
-/// By start. Errors: file:line and column; more than 100,000 rows.
-Result<std::vector<Slowdown>> parse_slowdowns(std::string_view text, const std::string& name,
-                                              const std::vector<NodeState>& nodes,
-                                              double usual_factor);
 
 /// "n1/3", "n1/0,2", "n1 + n2/4"; for people.
 std::string place_of(const Slowdown&, const std::vector<NodeState>& nodes);

@@ -5,6 +5,7 @@
 #include <iterator>
 
 #include "base/user_file.h"
+#include "tests/lab/array/schedule_check.h"
 
 namespace arena::cli {
 

@@ -9,6 +9,7 @@
 #include "base/user_file.h"
 #include "tests/lab/array/array_files.h"
 #include "tests/lab/array/commands.h"
+#include "tests/lab/array/schedule_check.h"
 
 namespace arena::cli {
 namespace {

@@ -11,6 +11,7 @@
 #include "array/bounds.h"
 #include "array/list_rule.h"
 #include "base/statistics.h"
+#include "tests/lab/array/schedule_check.h"
 
 namespace arena::cli {
 

@@ -278,4 +278,14 @@ Result<std::vector<NamedSchedule>> parse_array_schedule(std::string_view text,
     return read_all<NamedSchedule>(*document, std::string(where), read_named);
 }
 
+Instance under(const Instance& instance, Convention convention) {
+    Instance other = instance;
+    if (convention == Convention::literal)
+        for (Block& block : other.blocks) {
+            block.hold += block.setup;
+            block.setup = 0;
+        }
+    return other;
+}
+
 }  // namespace arena::array

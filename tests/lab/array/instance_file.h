@@ -11,8 +11,16 @@
 #include <vector>
 
 #include "array/schedule.h"
+#include "tests/lab/array/schedule_check.h"
 
 namespace arena::array {
+
+/// physical: a device switches where the next block's state is another, before it starts; the first
+/// block of a device has its state. literal: as printed (equations 3, 8, 9), each block is followed
+/// by its own switch.
+enum class Convention { physical, literal };
+/// The same problem in which switches are as `physical` has them.
+Instance under(const Instance& instance, Convention convention);
 
 /// A makespan that somebody else found or proved; nothing where the file says nothing.
 struct KnownAnswers {

@@ -8,6 +8,7 @@
 
 #include "html/document.h"
 #include "tests/lab/array/baselines.h"
+#include "tests/lab/array/schedule_check.h"
 
 namespace arena::cli {
 namespace {

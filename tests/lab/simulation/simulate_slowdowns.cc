@@ -14,8 +14,8 @@
 #include "cli/simulation/commands.h"
 #include "cli/simulation/simulate_options.h"
 #include "reports/slowdown_mode.h"
-#include "sim/slow/slowdowns.h"
 #include "tests/lab/simulation/commands.h"
+#include "tests/lab/simulation/slowdowns_file.h"
 
 namespace arena::cli {
 namespace {

@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "slowdown/period.h"
 #include "tests/lab/slowdown/kinds.h"
+#include "tests/lab/slowdown/truth/calls_file.h"
 #include "tests/lab/slowdown/truth/steps.h"
 
 namespace arena::cli {

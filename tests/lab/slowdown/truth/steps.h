@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "slowdown/calls.h"
+#include "tests/lab/slowdown/truth/calls_file.h"
 
 namespace arena::slowdown {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-#include "slowdown/calls.h"
+#include "tests/lab/slowdown/truth/calls_file.h"
 
 #include <functional>
 #include <map>
