@@ -21,7 +21,7 @@ libarena_sched_logic_la_SOURCES = \
 	plugin/sched/loans/lending_desk.h plugin/sched/loans/lending_desk.cc \
 	plugin/sched/loans/loan_book.h plugin/sched/loans/loan_book.cc plugin/sched/loans/loan_leases.cc \
 	plugin/sched/loans/loan_report.h plugin/sched/loans/loan_report.cc \
-	plugin/sched/host/excludes.h plugin/sched/host/excludes.cc \
+	plugin/sched/host/excludes.h plugin/sched/host/excludes.cc plugin/sched/host/segments.h \
 	plugin/sched/host/ordinary.h plugin/sched/host/ordinary.cc \
 	plugin/sched/host/move_end.h plugin/sched/host/move_end.cc \
 	plugin/sched/host/carrier_time.h plugin/sched/host/carrier_time.cc \

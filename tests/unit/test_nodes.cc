@@ -2,6 +2,7 @@
 // Facts of nodes: their text form in Extra, when a slow one counts and ends, what is kept from jobs
 // because of it, and which nodes a job is left with. No round of the scheduler.
 #include "plugin/sched/host/excludes.h"
+#include "plugin/sched/host/segments.h"
 #include "plugin/sched/nodes/avoidance.h"
 #include "plugin/sched/nodes/node_book.h"
 #include "suite.h"
@@ -751,6 +752,40 @@ TEST(a_users_own_excludes_come_back_unless_changed) {
     expect_same(own_excludes("n4", std::nullopt), "n4");
     expect_same(own_excludes("n3", keep_own_excludes("", "n3")), "");
     expect_same(own_excludes("n3", "nonsense"), "n3");
+}
+
+/// What Slurm's record has of it, and what is kept beside, as text.
+struct SegmentRecord {
+    std::int64_t now;
+    std::optional<std::string> kept = {};
+
+    void write(std::int64_t plan) {
+        const std::int64_t own = own_segment(now, kept);
+        kept = std::to_string(own);
+        now = joint_segment(own, plan);
+    }
+    void restore() { now = own_segment(now, std::exchange(kept, std::nullopt)); }
+};
+
+TEST(a_users_own_segment_comes_back_however_often_a_plans_is_written) {
+    for (const std::int64_t own : {0, 2}) {
+        SegmentRecord record{own};
+        record.write(4);  // for a start,
+        record.write(4);  // which ends in a release
+        ck_assert_int_eq(record.now, 4);
+        expect_same(*record.kept, std::to_string(own));
+        record.restore();
+        ck_assert_int_eq(record.now, own);
+        record.write(3);
+        ck_assert_int_eq(record.now, own == 0 ? 3 : 6);
+    }
+    ck_assert_int_eq(own_segment(4, "nonsense"), 0);
+}
+
+TEST(segments_that_no_job_is_large_enough_for_do_not_wrap) {
+    ck_assert_int_eq(joint_segment(40001, 2), longest_segment);  // not 14466
+    ck_assert_int_eq(joint_segment(0, 70000), longest_segment);
+    ck_assert_int_eq(joint_segment(6, 4), 12);
 }
 
 }  // namespace

@@ -5,10 +5,9 @@
 #include <pwd.h>
 
 #include <algorithm>
-#include <numeric>
 
-#include "base/text.h"
 #include "plugin/sched/host/excludes.h"
+#include "plugin/sched/host/segments.h"
 #include "plugin/sched/slurm/host_slurm_read.h"
 
 namespace arena {
@@ -17,10 +16,13 @@ namespace {
 /// How Arena knows a drain and a reservation of its own.
 constexpr std::string_view drain_reason = "Arena: slow: ", reservation_prefix = "arena_slow_";
 
-std::optional<std::string_view> kept(const job_record_t* job) {
-    const char* text =
-        find_variable(job->details->env_sup, job->details->env_cnt, excludes_variable);
+std::optional<std::string_view> kept(const job_record_t* job, std::string_view variable) {
+    const char* text = find_variable(job->details->env_sup, job->details->env_cnt, variable);
     return text ? std::optional<std::string_view>(text) : std::nullopt;
+}
+
+std::optional<std::string_view> kept(const job_record_t* job) {
+    return kept(job, excludes_variable);
 }
 
 void set_excludes(job_record_t* job, const std::string& list) {
@@ -211,17 +213,16 @@ void exclude_too(job_record_t* job, const std::vector<std::string>& nodes) {
 
 void keep_segments(job_record_t* job, std::int64_t nodes) {
     if (nodes <= 1 || !has_segments<JobDetails>()) return;
-    const std::int64_t own = segment_size(job->details);
-    const std::int64_t both = own == 0 ? nodes : std::lcm(own, nodes);
+    // Asked again, as by a start that ends in a release, the record has the first answer.
+    const std::int64_t own = own_segment(segment_size(job->details), kept(job, segment_variable));
     set_supplement(job, segment_variable, std::to_string(own));
-    set_segment_size(job->details, static_cast<std::uint16_t>(both));
+    set_segment_size(job->details, static_cast<std::uint16_t>(joint_segment(own, nodes)));
 }
 
 void restore_request(job_record_t* job) {
     JobDetails* details = job->details;
-    if (const char* own = find_variable(details->env_sup, details->env_cnt, segment_variable)) {
-        set_segment_size(
-            details, static_cast<std::uint16_t>(parse_integer(own, 0, NO_VAL16 - 1).value_or(0)));
+    if (const auto own = kept(job, segment_variable)) {
+        set_segment_size(details, static_cast<std::uint16_t>(own_segment(0, own)));
         forget_supplement(job, segment_variable);
     }
     if (!kept(job)) return;
