@@ -92,14 +92,15 @@ ok "it ends" wait_for_state "$job" COMPLETED
 # Nodes and GPUs per node of each job, in the order of submission.
 streams=("1x2 1x2 2x2 1x2" "1x1 1x1 1x2 1x1 1x1" "3x2 1x1 1x1")
 # stream COMMAND JOBS: how many nodes it woke up, in $woken. Slurm looks each 30 s whether the nodes of a job are up:
-# that is not waited for.
+# that is not waited for. A node powers up before its ResumeProgram has noted it: they are counted when none does any more.
 stream() {
     local shape job ids=() before
     before=$(booted)
     for shape in $2; do ids+=("$("$1" "${shape%x*}" "${shape#*x}")"); done
     for job in "${ids[@]}"; do has_nodes "$job" || return; done
+    gone "${ids[@]}" || return
     woken=$(($(booted) - before))
-    gone "${ids[@]}" && put_to_sleep 'n[1-3]'
+    put_to_sleep 'n[1-3]'
 }
 wake_up() { scontrol update NodeName="$1" State=POWER_UP && wait_until "[[ ! \$(states '$1' | grep -v '^idle\$') ]]" 60; }
 ok "two of them are woken up again" wake_up 'n[4-5]'
