@@ -352,6 +352,25 @@ TEST(a_boot_takes_what_it_took_before_or_what_its_type_took_and_at_most_the_time
     ck_assert(is_near(scene.at(130, {asleep, std::nullopt}), 70));  // as it did itself
 }
 
+TEST(a_boot_that_was_seen_from_its_middle_on_teaches_nothing) {
+    const auto asleep = NodePower::asleep, waking = NodePower::waking;
+    BootScene first;  // the first round of a life
+    (void)first.at(0, {waking});
+    (void)first.at(5, {std::nullopt});
+    ck_assert(is_near(first.at(10, {asleep}), 600));
+    (void)first.at(11, {waking});
+    (void)first.at(51, {std::nullopt});
+    ck_assert(is_near(first.at(60, {asleep}), 40));
+    BootScene gap;  // there was no work, and so no round, for an hour
+    (void)gap.at(0, {asleep});
+    (void)gap.at(3600, {waking});
+    (void)gap.at(3605, {std::nullopt});
+    ck_assert(is_near(gap.at(3610, {asleep}), 600));
+    (void)gap.at(3611, {waking});
+    (void)gap.at(7200, {std::nullopt});
+    ck_assert_msg(is_near(gap.at(7210, {asleep}), 600), "at most ResumeTimeout");
+}
+
 TEST(a_node_that_did_not_boot_rests_until_it_boots_or_for_so_long) {
     BootScene scene;
     const auto unbooted = NodePower::unbooted, asleep = NodePower::asleep;

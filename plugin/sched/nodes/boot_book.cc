@@ -6,15 +6,24 @@
 
 namespace arena {
 
+/// A boot that was seen from its middle on would teach too short a time: what may have gone by
+/// unseen is to be less than what was seen.
+void BootBook::learn(Known& known, double now_s) {
+    if (!known.waking_since_s) return;
+    const double seen_s = now_s - *known.waking_since_s;
+    if (*known.waking_since_s - known.asleep_s < seen_s) known.took_s = std::max(seen_s, 1.0);
+}
+
 void BootBook::take_in(const NodeState& node, std::optional<NodePower> power, double now_s) {
     if (!power && !known_.contains(node.name)) return;
     Known& known = known_[node.name];
     known.gpu_type = node.gpu_type;
     if (!power && node.up) {
-        if (known.waking_since_s) known.took_s = std::max(now_s - *known.waking_since_s, 1.0);
+        learn(known, now_s);
         known.failed_s = -INFINITY;
     }
     if (power == NodePower::unbooted) known.failed_s = now_s;
+    if (power == NodePower::asleep) known.asleep_s = now_s;
     if (power != NodePower::waking)
         known.waking_since_s.reset();
     else if (!known.waking_since_s)
@@ -24,9 +33,9 @@ void BootBook::take_in(const NodeState& node, std::optional<NodePower> power, do
 double BootBook::boot_s(const NodeState& node, const Known* known, double now_s) const {
     double needed_s = node.boot_s;
     if (known && known->took_s > 0)
-        needed_s = known->took_s;
+        needed_s = std::min(needed_s, known->took_s);
     else if (const auto at = longest_.find(node.gpu_type); at != longest_.end())
-        needed_s = at->second;
+        needed_s = std::min(needed_s, at->second);
     const bool wakes = known && known->waking_since_s;
     return std::max(wakes ? needed_s - (now_s - *known->waking_since_s) : needed_s, 1.0);
 }

@@ -18,17 +18,20 @@ class BootBook {
     explicit BootBook(double rest_s) : rest_s_(rest_s) {}
 
     /// Puts into the view how long nodes that are not awake need as far as that was seen: the
-    /// node's own last boot, else the longest of its GPU type; less what it has booted already.
-    /// Says `unbooted` of nodes that rest. O(nodes) where a node sleeps or one is known.
+    /// node's own last boot, else the longest of its GPU type, at most ResumeTimeout; less what it
+    /// has booted already. Says `unbooted` of nodes that rest. O(nodes) where a node sleeps or one
+    /// is known.
     void new_round(ClusterView& view);
 
   private:
     struct Known {
         std::string gpu_type;
         std::optional<double> waking_since_s;
-        double took_s = 0;  ///< its last boot; 0: none was seen
+        double asleep_s = -INFINITY;  ///< when it was last seen asleep
+        double took_s = 0;            ///< its last boot; 0: none was seen
         double failed_s = -INFINITY;
     };
+    static void learn(Known& known, double now_s);
     void take_in(const NodeState& node, std::optional<NodePower> power, double now_s);
     [[nodiscard]] double boot_s(const NodeState& node, const Known* known, double now_s) const;
 
