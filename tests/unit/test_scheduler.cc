@@ -172,28 +172,66 @@ TEST(a_job_that_may_not_start_yet_is_not_released_with_pieces) {
     ck_assert(!scene.host.last_shape.offer.grid.is_uneven());
 }
 
+/// Two racks of four free nodes, under a Slurm that knows segments or not.
+struct RackScene : Scene {
+    explicit RackScene(bool knows) {
+        config.gpu_types.push_back({"gb200", "GB200-NVL72"});
+        host.has_segments = knows;
+        SwitchTable blocks;
+        for (int n = 0; n < 8; ++n) {
+            node("n" + std::to_string(n), "gb200", 4, 4);
+            host.view.snapshot.nodes.back().leaf = blocks.add({"b" + std::to_string(n / 4)});
+        }
+        host.view.snapshot.switches = blocks.take();
+        host.view.snapshot.topology = NetworkKind::block;
+    }
+    /// Of 24 GPUs the plan is of segments.
+    JobView& wants(JobId id, std::int64_t min_gpus, std::int64_t max_gpus) {
+        Request r = request();
+        r.global_batch = 48;
+        r.min_gpus = min_gpus;
+        r.max_gpus = max_gpus;
+        return job(id, r);
+    }
+};
+
 /// So of a plan that needs parts of racks whole, where Slurm cannot be asked to keep them whole.
 TEST(a_job_that_needs_racks_is_released_only_to_a_slurm_that_knows_segments) {
     for (const bool knows : {true, false}) {
-        Scene scene;
-        scene.config.gpu_types.push_back({"gb200", "GB200-NVL72"});
-        scene.host.has_segments = knows;
-        SwitchTable blocks;
-        for (int n = 0; n < 8; ++n) {
-            scene.node("n" + std::to_string(n), "gb200", 4, 4);
-            scene.host.view.snapshot.nodes.back().leaf = blocks.add({"b" + std::to_string(n / 4)});
-        }
-        scene.host.view.snapshot.switches = blocks.take();
-        scene.host.view.snapshot.topology = NetworkKind::block;
-        Request r = Scene::request();
-        r.global_batch = 48;
-        r.min_gpus = r.max_gpus = 24;
-        scene.job(1, r).ordinary_start_s = 0;
+        RackScene scene(knows);
+        scene.wants(1, 24, 24).ordinary_start_s = 0;
         scene.scheduler()->round();
         ck_assert_int_eq(called(scene.host, "release 1"), knows);
         if (knows) ck_assert_int_gt(scene.host.last_shape.offer.segment, 1);
         for (const std::string& call : scene.host.calls)
             ck_assert_msg(!call.starts_with("start"), "%s", call.c_str());
+    }
+}
+
+TEST(a_job_whose_racks_slurm_cannot_keep_takes_no_nodes_from_others) {
+    for (const bool behind : {true, false}) {
+        RackScene scene(false);
+        JobView& job = scene.wants(1, 24, 24);
+        if (behind)
+            job.ordinary_start_s = 0;
+        else
+            job.slots = {{"main", {}, true}};  // as with a --time-min that the partition is for
+        scene.wants(2, 16, 16);
+        scene.scheduler()->round();
+        ck_assert_msg(scene.host.started.contains(2), "behind %d", behind);
+        ck_assert(!scene.host.started.contains(1) && !called(scene.host, "release 1"));
+        const std::string told = behind ? "waits behind an ordinary job" : "nor parts of racks";
+        ck_assert(scene.host.reasons.at(0).text.find(told) != std::string::npos);
+    }
+}
+
+TEST(a_job_that_slurm_is_to_start_has_a_plan_without_racks_where_those_cannot_be_kept) {
+    for (const bool knows : {true, false}) {
+        RackScene scene(knows);
+        scene.wants(1, 24, 32).ordinary_start_s = 0;
+        scene.scheduler()->round();
+        ck_assert_msg(called(scene.host, "release 1"), "knows %d", knows);
+        ck_assert_int_eq(scene.host.last_shape.offer.segment > 1, knows);
     }
 }
 

@@ -201,7 +201,7 @@ void Application::carry_out(const PlannedJob& planned, const Action& action) {
     }
     // Released, Slurm would put it on whatever nodes.
     const bool stays_held =
-        action.offer.grid.is_uneven() || (action.offer.segment > 1 && !host_.keeps_segments());
+        action.offer.grid.is_uneven() || (action.offer.segment > 1 && !books_.keeps_segments);
     if (starts && take_free_nodes(action))
         start(planned, action);
     else if (stays_held)

@@ -47,6 +47,7 @@ double JobClocks::age_s(JobId job, double since_s) {
 Books::Books(Host& host, Config config, std::vector<GpuType> hardware, Calibration calibration,
              PlanLimits limits)
     : site{std::move(config), std::move(hardware)},
+      keeps_segments(host.keeps_segments()),
       policy(find_slurm_policy(site.config.policy)),
       measurements(host, site.config, site.hardware),
       profiles(host, site.config, measurements),

@@ -101,6 +101,7 @@ struct Books {
     [[nodiscard]] std::map<JobId, JobUse> uses_of(const std::vector<EndedJob>& ended);
 
     const SiteFacts site;
+    const bool keeps_segments;  ///< as Host has it
     const Policy* policy;
     PolicyOptions options;
     Measurements measurements;

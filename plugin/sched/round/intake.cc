@@ -46,6 +46,8 @@ bool offered(const std::vector<Offer>& offers, const std::string& gpu_type) {
 /// What it would have first: nearly every job could have its GPUs in pieces, too.
 bool takes_many_nodes(const std::vector<Offer>& offers) { return offers.front().grid.nodes > 1; }
 
+bool is_by_slurm(const PartitionSlot& slot) { return slot.by_slurm; }
+
 bool is_lent(const PartitionSlot& slot, const Config& config) {
     return config.loan_enabled && slot.partition == config.loan_partition;
 }
@@ -140,7 +142,7 @@ class Intake {
     void take_belief(JobState& state, const JobView& job, const EffectiveRequest& wanted,
                      const std::vector<Offer>& offers, double run_s = 0);
     [[nodiscard]] static bool is_left_to_slurm(const JobView& job);
-    [[nodiscard]] static SharedOffers equal_ones(const SharedOffers& offers);
+    [[nodiscard]] SharedOffers for_slurm(const SharedOffers& offers) const;
     void take_part(const JobView& job, const SharedRequest& wanted, JobState state,
                    OfferList offers, Role role);
     void sort_jobs();
@@ -760,32 +762,37 @@ void Intake::add_waiting(const JobView& job, const SharedRequest& wanted, OfferL
     if (const auto told = books_.patience.find(job.id); told != books_.patience.end())
         state.patient_until_s = told->second;
     const bool is_left = is_left_to_slurm(job);
-    const SharedOffers equal = is_left ? equal_ones(open) : open;
-    const bool in_pieces = is_left && !can_hold(state, job.node_set, *wanted, equal.get());
+    const SharedOffers startable = is_left ? for_slurm(open) : open;
+    const bool is_arenas = is_left && !can_hold(state, job.node_set, *wanted, startable.get());
     // Where Slurm is to start it, it takes no part: what it were given would stay idle.
-    if (in_pieces && job.ordinary_ahead())
+    if (is_arenas && job.ordinary_ahead())
         return note(waits_for(job, "waits behind an ordinary job"));
-    for (std::size_t i = 0; in_pieces && i < job.slots.size(); ++i)
+    if (is_arenas && std::all_of(job.slots.begin(), job.slots.end(), is_by_slurm))
+        return note(waits_for(
+            job,
+            "Slurm itself is to start it, and keeps neither unequal pieces nor parts of racks"));
+    for (std::size_t i = 0; is_arenas && i < job.slots.size(); ++i)
         if (job.slots[i].by_slurm) state.places[i].max_nodes = 0;
-    round_.offers.emplace(job.id, in_pieces ? open : equal);
+    round_.offers.emplace(job.id, is_arenas ? open : startable);
     if (role == Role::waits && !job.ordinary_ahead()) ++round_.ahead.ready;
     take_part(job, wanted, std::move(state), std::move(offers), role);
 }
 
-/// Slurm may be the one to start it, and knows no pieces that differ.
+/// Slurm may be the one to start it.
 bool Intake::is_left_to_slurm(const JobView& job) {
-    return job.ordinary_ahead() ||
-           std::any_of(job.slots.begin(), job.slots.end(),
-                       [](const PartitionSlot& slot) { return slot.by_slurm; });
+    return job.ordinary_ahead() || std::any_of(job.slots.begin(), job.slots.end(), is_by_slurm);
 }
 
-SharedOffers Intake::equal_ones(const SharedOffers& offers) {
-    const auto is_uneven = [](const Offer& offer) { return offer.grid.is_uneven(); };
+/// Slurm knows no pieces that differ, and before 24.05 no segments.
+SharedOffers Intake::for_slurm(const SharedOffers& offers) const {
+    const auto is_arenas = [&](const Offer& offer) {
+        return offer.grid.is_uneven() || (offer.segment > 1 && !books_.keeps_segments);
+    };
     const std::vector<Offer>& all = offers.get();
-    if (std::none_of(all.begin(), all.end(), is_uneven)) return offers;
-    std::vector<Offer> equal = all;
-    std::erase_if(equal, is_uneven);
-    return equal;
+    if (std::none_of(all.begin(), all.end(), is_arenas)) return offers;
+    std::vector<Offer> left = all;
+    std::erase_if(left, is_arenas);
+    return left;
 }
 
 // ---- what the policy is told ----
