@@ -228,7 +228,7 @@ TEST(a_run_goes_on_for_a_job_that_waits_with_a_shape_or_is_held_by_its_user) {
     }
 }
 
-TEST(a_run_ends_when_the_job_that_wanted_it_has_started_without_it) {
+TEST(a_boot_for_a_run_ends_when_the_job_that_wanted_it_has_started_without_it) {
     SleepyScene scene;
     scene.sleeping("n1");
     scene.awake("n2");
@@ -239,6 +239,30 @@ TEST(a_run_ends_when_the_job_that_wanted_it_has_started_without_it) {
     job.facts.state = HostJobState::running;
     scene.later(1);
     ck_assert(called(scene.host, "end carrier 101"));
+}
+
+/// Else a model whose jobs each start by formulas would never be measured.
+TEST(a_run_that_has_begun_goes_on_while_a_job_of_its_model_has_its_nodes) {
+    for (const auto state :
+         {HostJobState::running, HostJobState::suspended, HostJobState::completing}) {
+        SleepyScene scene;
+        scene.sleeping("n1");
+        scene.wants(1);
+        scene.wants(2, "half");
+        scene.round();
+        scene.set_power("n1", NodePower::waking);
+        scene.later(61);  // both start without it
+        scene.set_power("n1", std::nullopt);
+        scene.later(1);  // and the run begins
+        for (JobView& job : scene.host.view.jobs) job.facts.state = state;
+        scene.later(1);
+        scene.gone(2);
+        scene.later(1);
+        ck_assert_msg(!called(scene.host, "end carrier 101"), "a job of its model has its nodes");
+        scene.host.view.jobs[0].facts.state = HostJobState::finished;
+        scene.later(1);
+        ck_assert(called(scene.host, "end carrier 101"));
+    }
 }
 
 TEST(a_run_that_was_ended_is_no_failure_and_the_next_job_has_one) {

@@ -344,11 +344,13 @@ ProfileAnswer ProfileBook::start(const ProfileNeed& need, const ProfileKey& key,
     }
 }
 
-void ProfileBook::keep_for(const std::string& fingerprint, const Request& request) {
+void ProfileBook::keep_for(const std::string& fingerprint, const Request& request, bool waits) {
     for (auto at = runs_.lower_bound({fingerprint, {}});
-         at != runs_.end() && at->first.first == fingerprint; ++at)
-        if (at->second.has_carrier() && allows_type(request, at->first.second))
-            wanted_.insert(at->first);
+         at != runs_.end() && at->first.first == fingerprint; ++at) {
+        const auto* running = std::get_if<RunMachine::Running>(&at->second.state());
+        if (!running || !allows_type(request, at->first.second)) continue;
+        if (waits || std::isfinite(running->began_s)) wanted_.insert(at->first);
+    }
 }
 
 void ProfileBook::end_unwanted() {

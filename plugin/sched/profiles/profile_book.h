@@ -53,10 +53,12 @@ class ProfileBook {
     /// Whether require() would start one beside what is taken: then it matters who else takes
     /// something.
     [[nodiscard]] bool would_take(const ProfileNeed& need, const ClusterView& view);
-    /// A job that still waits would use what is measured of its model on the types that it may
-    /// have. Say so of each in a round, before end_unwanted().
-    void keep_for(const std::string& fingerprint, const Request& request);
-    /// Ends the runs that no waiting job would use any more, whoever asked for them.
+    /// What is measured of its model on the types that it may have is of use to a job that waits,
+    /// and where the run has begun to the next of a job that has its nodes already: each may start
+    /// by formulas, and none would ever be measured. Say so of each in a round, before
+    /// end_unwanted().
+    void keep_for(const std::string& fingerprint, const Request& request, bool waits);
+    /// Ends the runs that are kept for no job, whoever asked for them.
     void end_unwanted();
     [[nodiscard]] std::size_t running() const { return running_; }
     [[nodiscard]] std::uint64_t imported() const { return imported_; }

@@ -237,16 +237,18 @@ void Intake::sort_jobs() {
     round_.snapshot.jobs = std::move(jobs);
 }
 
-/// Whatever keeps it from being planned now: who is still in the queue may want its numbers.
+/// Whatever keeps it from being planned now: who is still in the queue may want its numbers, and so
+/// may those behind one that has started without them.
 void Intake::keep_profile_run(const JobView& job) {
-    if (books_.profiles.running() == 0 || job.facts.state != HostJobState::pending) return;
+    if (books_.profiles.running() == 0 || job.facts.state == HostJobState::finished) return;
     SharedRequest wanted;
     if (!job.changing)
         wanted = books_.requests.get(job.id, job.record, job.comment);
     else if (const auto known = books_.statuses.find(job.id); known != books_.statuses.end())
         wanted = known->second.wanted;
     if (wanted && wanted->problem.empty() && !wanted->off)
-        books_.profiles.keep_for(wanted->fingerprint, wanted->request);
+        books_.profiles.keep_for(wanted->fingerprint, wanted->request,
+                                 job.facts.state == HostJobState::pending);
 }
 
 void Intake::consider(const JobView& job) {
