@@ -128,6 +128,21 @@ TEST(a_boot_that_lasts_longer_than_a_job_waits_is_not_begun_for_its_profile) {
                   "%s", scene.comment(1).c_str());
 }
 
+TEST(a_node_that_boots_too_late_before_an_ordinary_job_is_left_asleep_and_the_job_says_for_whom) {
+    SleepyScene scene;
+    scene.full_boot_s = 45;
+    scene.sleeping("n1");
+    JobView& job = scene.wants(1);
+    job.ordinary_start_s = scene.host.view.snapshot.time_s + scene.config.profile_time_limit_s + 20;
+    scene.round();
+    ck_assert(scene.host.specs.empty());
+    const std::string told = scene.played->explain(1);
+    ck_assert_msg(told.find("n1 needs about 45 s to boot: only a run that begins within 20 s is "
+                            "over when the ordinary job before it starts") != std::string::npos,
+                  "%s", told.c_str());
+    ck_assert(told.find("profile.max_wait_s") == std::string::npos);
+}
+
 TEST(a_node_that_is_awake_and_taken_is_no_reason_to_wake_one_up_too_late) {
     SleepyScene scene;
     scene.awake("n1");

@@ -296,12 +296,16 @@ ProfileAnswer ProfileBook::left_asleep(const std::string& node, const ProfileNee
     const auto& nodes = view.snapshot.nodes;
     const auto at = std::find_if(nodes.begin(), nodes.end(),
                                  [&](const NodeState& state) { return state.name == node; });
-    const double left_s = std::max(need.wait_until_s - view.steady_s, 0.0);
-    return {
-        ProfileState::stand_in,
-        fmt::format("no {} to profile on is awake, and {} needs about {:.0f} s to boot: {:.0f} s "
-                    "are left of profile.max_wait_s",
-                    need.gpu_type, node, at->boot_s, left_s)};
+    const double wait_s = need.wait_until_s - view.steady_s, most_s = most_boot_s(need, view);
+    std::string bound =
+        fmt::format("{:.0f} s are left of profile.max_wait_s", std::max(wait_s, 0.0));
+    if (most_s < wait_s)
+        bound = fmt::format(
+            "only a run that begins within {:.0f} s is over when the ordinary job before it starts",
+            most_s);
+    return {ProfileState::stand_in,
+            fmt::format("no {} to profile on is awake, and {} needs about {:.0f} s to boot: {}",
+                        need.gpu_type, node, at->boot_s, bound)};
 }
 
 ProfileAnswer ProfileBook::not_placed(const RunPlacement& placement, const ProfileNeed& need,
