@@ -386,9 +386,10 @@ TEST(the_environment_and_comments_carry_the_plan) {
 
 TEST(a_job_says_which_of_its_variables_are_arenas) {
     const Request request;
-    test::assert_text(given_entry({"ARENA_PP=2", "ARENA_PLAN={\"a\":1}"}, request),
-                      "ARENA_GIVEN=ARENA_GIVEN ARENA_STATE ARENA_EXCLUDES ARENA_PP ARENA_PLAN "
-                      "SLURM_MEM_PER_NODE");
+    test::assert_text(
+        given_entry({"ARENA_PP=2", "ARENA_PLAN={\"a\":1}"}, request),
+        "ARENA_GIVEN=ARENA_GIVEN ARENA_STATE ARENA_EXCLUDES ARENA_SEGMENT ARENA_PP ARENA_PLAN "
+        "SLURM_MEM_PER_NODE");
     // Memory that the user asked for stays with what the user submits from inside, as in stock
     // Slurm.
     for (const auto ask : {+[](Request& r) { r.mem_per_node_mb = 3000; },
@@ -397,7 +398,7 @@ TEST(a_job_says_which_of_its_variables_are_arenas) {
         Request asked;
         ask(asked);
         test::assert_text(given_entry({}, asked),
-                          "ARENA_GIVEN=ARENA_GIVEN ARENA_STATE ARENA_EXCLUDES");
+                          "ARENA_GIVEN=ARENA_GIVEN ARENA_STATE ARENA_EXCLUDES ARENA_SEGMENT");
     }
     Request by_gpu;
     by_gpu.mem_per_gpu_mb = 100;  // the shape asks by node
