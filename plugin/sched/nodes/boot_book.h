@@ -27,7 +27,7 @@ class BootBook {
         std::string gpu_type;
         std::optional<double> waking_since_s;
         double took_s = 0;  ///< its last boot; 0: none was seen
-        double failed_s = -INFINITY;
+        double failed_s = -INFINITY, seen_s = -INFINITY;
     };
     void take_in(const NodeState& node, std::optional<NodePower> power, double now_s);
     [[nodiscard]] double boot_s(const NodeState& node, const Known* known, double now_s) const;
