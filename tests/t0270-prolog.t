@@ -88,7 +88,7 @@ seen=$(cat "$work/spool/seen")
 is "$(grep -c evil <<<"$seen")" 0 "nothing of the job's environment reaches the profiler"
 like "$seen" $'\nCUDA_VISIBLE_DEVICES=3\n' "the devices of the allocation do"
 like "$seen" $'\nPATH=/usr/sbin:/usr/bin:/sbin:/bin\n' "PATH is the fixed one"
-is "$(grep -cE '^[A-Z_]+=' <<<"$seen")" "$(grep -cE '^(ARENA_DATA_DIR|CUDA_VISIBLE_DEVICES|HOME|LC_ALL|OLDPWD|PATH|PWD|SHLVL|SLURMD_NODENAME|SLURM_CONF|SLURM_JOB_ID|SPANK_ARENA_PROFILE|_)=' <<<"$seen")" \
+is "$(grep -cE '^[A-Z_]+=' <<<"$seen")" "$(grep -cE '^(ARENA_DATA_DIR|CUDA_VISIBLE_DEVICES|HOME|LC_ALL|OLDPWD|PATH|PWD|SHLVL|SLURMD_NODENAME|SLURM_JOB_ID|SPANK_ARENA_PROFILE|_)=' <<<"$seen")" \
     "no other variable is there"
 like "$seen" $'\nid '"$uid" "it runs as the service user"
 if [[ $(id -u) == 0 ]]; then

@@ -65,7 +65,9 @@ class Forecast {
     }
 
   private:
+    /// Without ordinary jobs: nobody starts them here, and what is held for one would stay so.
     void keep_first_jobs() {
+        std::erase_if(now_.jobs, [](const JobState& job) { return job.ordinary; });
         const auto place = [](const JobState& job) {
             const bool waits = job.phase == JobPhase::pending;
             return std::make_tuple(waits, waits ? -job.priority : 0, job.submit_s, job.id);

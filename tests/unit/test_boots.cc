@@ -425,6 +425,24 @@ TEST(a_node_that_did_not_boot_rests_until_it_boots_or_for_so_long) {
     ck_assert(!scene.view.is(unbooted, 0));
 }
 
+TEST(a_node_that_sleeps_again_without_having_been_up_did_not_boot) {
+    BootScene scene;
+    const auto unbooted = NodePower::unbooted, asleep = NodePower::asleep,
+               waking = NodePower::waking;
+    (void)scene.at(0, {asleep});
+    (void)scene.at(1, {waking});
+    (void)scene.at(10, {waking});
+    (void)scene.at(12, {asleep});
+    ck_assert(scene.view.is(unbooted, 0));
+    (void)scene.at(20, {waking});  // somebody tries again
+    (void)scene.at(30, {std::nullopt});
+    (void)scene.at(40, {asleep});
+    ck_assert(!scene.view.is(unbooted, 0));
+    (void)scene.at(50, {waking});
+    (void)scene.at(500, {asleep});  // nobody has looked meanwhile
+    ck_assert(!scene.view.is(unbooted, 0));
+}
+
 }  // namespace
 
 int main() { return arena::test::run_suite(); }

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // What an ordinary job asks of Slurm, in the words of each release, as policies see it.
+#include <fmt/format.h>
+
 #include "plugin/sched/host/ordinary.h"
 #include "suite.h"
 
@@ -28,29 +30,44 @@ Snapshot cluster() {
 }
 
 TEST(the_words_of_each_release_are_read) {
-    const AskedGpus four{"a100", 2, 4};
+    const AskedGpus four{"a100", 4, 0};
     for (const char* words : {"gres:gpu:a100:4", "gres/gpu:a100:4", "gres/gpu:a100=4",
                               "gres/shard:2,gres/gpu:a100:4", "gpu:a100:4"})
         ck_assert_msg(asked_gpus(asking(words, 2)) == four, "%s", words);
-    ck_assert(asked_gpus(asking("gres:gpu:3")) == (AskedGpus{"", 1, 3}));
-    ck_assert(asked_gpus(asking("gres/gpu")) == (AskedGpus{"", 1, 1}));
-    ck_assert(asked_gpus(asking("gres/gpu:a40")) == (AskedGpus{"a40", 1, 1}));
+    ck_assert(asked_gpus(asking("gres:gpu:3")) == (AskedGpus{"", 3, 0}));
+    ck_assert(asked_gpus(asking("gres/gpu")) == (AskedGpus{"", 1, 0}));
+    ck_assert(asked_gpus(asking("gres/gpu:a40")) == (AskedGpus{"a40", 1, 0}));
     for (const char* words : {"", "gres/shard:4", "cpu:4", "gres/gpu:a40:1,gres/gpu:h100:1"})
         ck_assert_msg(!asked_gpus(asking(words)), "%s", words);
 }
 
-TEST(what_is_asked_for_the_job_or_a_task_is_shared_out_evenly_or_not_known) {
+TEST(what_is_asked_for_the_job_or_a_task_is_shared_out_on_the_fewest_nodes) {
+    const auto grids = [](const OrdinaryJob& job) {
+        std::string words;
+        const auto seen = state_of(job, cluster());
+        if (!seen) return words;
+        for (const Offer& offer : seen->second)
+            words += fmt::format("{}x{}{} ", offer.grid.nodes, offer.grid.gpus_per_node,
+                                 offer.grid.gpu_type);
+        return words;
+    };
     OrdinaryJob job = asking("", 2);
     job.per_job = "gres/gpu:a40:6";
-    ck_assert(asked_gpus(job) == (AskedGpus{"a40", 2, 3}));
-    job.per_job = "gres/gpu:a40:5";
-    ck_assert(!asked_gpus(job));
+    ck_assert(asked_gpus(job) == (AskedGpus{"a40", 0, 6}));
+    ck_assert_str_eq(grids(job).c_str(), "2x3a40 ");
+    job.nodes = 1;
+    ck_assert_str_eq(grids(job).c_str(), "2x3a40 ");
+    job.per_job = "gres/gpu:8";
+    ck_assert_str_eq(grids(job).c_str(), "2x4a40 1x8h100 ");
+    job.per_job = "gres/gpu:7";
+    ck_assert_str_eq(grids(job).c_str(), "7x1a40 1x7h100 ");
     job.per_job.clear();
     job.per_task = "cpu:2,gres/gpu:1";
     job.tasks = 8;
-    ck_assert(asked_gpus(job) == (AskedGpus{"", 2, 4}));
-    job.tasks = 7;
-    ck_assert(!asked_gpus(job));
+    ck_assert(asked_gpus(job) == (AskedGpus{"", 0, 8}));
+    ck_assert_str_eq(grids(job).c_str(), "2x4a40 1x8h100 ");
+    job.is_known = false;
+    ck_assert_str_eq(grids(job).c_str(), "");
 }
 
 TEST(a_job_has_an_offer_for_each_type_that_its_nodes_have) {

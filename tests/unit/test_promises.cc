@@ -495,7 +495,8 @@ void add_ordinary(Round& round, std::uint64_t seed) {
     }
     for (JobState& job : round.snapshot.jobs)
         for (const JobState& other : round.snapshot.jobs)
-            if (other.ordinary && !job.ordinary && stands_before(other, job))
+            if (other.ordinary && !job.ordinary && job.phase == JobPhase::pending &&
+                stands_before(other, job))
                 job.behind_ordinary = true;
 }
 
@@ -809,6 +810,31 @@ TEST(a_promise_that_is_lost_breaks_no_other) {
         ck_assert_msg(decision.actions.empty(), "%g s too late: %zu actions", late_s,
                       decision.actions.size());
     }
+}
+
+TEST(an_ordinary_job_whose_nodes_come_free_later_is_promised_anew) {
+    Round round = nodes_of_four(1);
+    add(round, running(1, {0}, 4, 1000));
+    JobState job = job_of(2, 1000, 5000);
+    job.ordinary = true;
+    add(round, job, {offer_of(4, 1)});
+    PromiseBook book(PromiseRules{.depth = 10, .slack = slack});
+    const auto due_s = [&](double at_s, bool is_free, double left_s) {
+        round.snapshot.time_s = now_s + at_s;
+        round.snapshot.jobs[0].time_limit_s = left_s;
+        round.snapshot.jobs[0].phase = is_free ? JobPhase::pending : JobPhase::running;
+        round.snapshot.nodes[0].free_gpus = is_free ? 4 : 0;
+        round.snapshot.nodes[0].free_cpus = is_free ? 16 : 12;
+        book.give(round.snapshot, round.offers, round.options);
+        return round.snapshot.jobs[1].due_s == 0 ? 0 : round.snapshot.jobs[1].due_s - now_s;
+    };
+    const double first_s = due_s(0, false, 1000);
+    ck_assert(std::abs(due_s(500, false, 1500) - first_s) < 1);  // its limit was raised
+    ck_assert(std::abs(due_s(1010, false, 990) - first_s - 1000) < 1);
+    // Free, and Slurm does not start it: it waits for something else.
+    ck_assert(due_s(2010, true, 0) > 0);
+    ck_assert(due_s(2200, true, 0) == 0);
+    ck_assert(due_s(2300, false, 700) > 0);
 }
 
 }  // namespace

@@ -89,10 +89,16 @@ TEST(nobody_makes_room_for_who_stands_behind_an_ordinary_job) {
 TEST(who_runs_behind_an_ordinary_job_stays_where_it_is) {
     MovesScene scene(8);
     scene.node("n2", "a40", 4, 4);
-    scene.view(1).ordinary_start_s = now_s + 9000;
+    OrdinaryJob& ordinary = scene.host.view.ordinary.emplace_back();
+    ordinary.id = 9;
+    ordinary.rank = ordinary.priority = scene.view(1).rank + 1;
+    ordinary.time_limit_s = 3600;
+    ordinary.nodes = 2;
+    ordinary.per_node = "gres/gpu:a40:4";
+    ordinary.node_set = scene.view(1).node_set;
     scene.plan->round();
     ck_assert(!called(scene.host, "move 1"));
-    scene.view(1).ordinary_start_s = INFINITY;
+    ordinary.per_node = "";  // it waits for CPUs
     scene.plan->round();
     ck_assert(called(scene.host, "move 1"));
 }

@@ -107,7 +107,7 @@ struct JobView {
     /// The same as order priority has it: with priority/basic, which only counts jobs, by_nice().
     double rank = 0;
     /// When Slurm expects the first startable ordinary job before it that shares its nodes to
-    /// start; 0: it has not said; infinite: there is none. Of one that runs the same.
+    /// start; 0: it has not said; infinite: there is none.
     double ordinary_start_s = INFINITY;
     [[nodiscard]] bool ordinary_ahead() const { return ordinary_start_s < INFINITY; }
     bool eligible = true;        ///< no unmet dependency, begin time reached

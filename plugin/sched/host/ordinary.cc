@@ -49,37 +49,43 @@ std::optional<Gpus> gpus_in(std::string_view tres) {
     return found;
 }
 
-std::optional<AskedGpus> shared_out(const Gpus& gpus, std::int64_t in_all, std::int64_t nodes) {
-    if (nodes < 1 || in_all % nodes != 0) return std::nullopt;
-    return AskedGpus{gpus.type, nodes, in_all / nodes};
-}
-
 std::int64_t rounded_up(std::int64_t value, std::int64_t by) { return (value + by - 1) / by; }
 
 /// A node of each type that it may have, with the most GPUs.
 std::map<std::string, const NodeState*> nodes_of_types(const OrdinaryJob& job,
                                                        const Snapshot& snapshot,
-                                                       const AskedGpus& asked) {
+                                                       const std::string& type) {
     std::map<std::string, const NodeState*> most;
     if (job.node_set >= snapshot.node_sets.size()) return most;
     for (const NodeIndex n : snapshot.node_sets[job.node_set]) {
         const NodeState& node = snapshot.nodes[n];
-        const bool fits = asked.type.empty() || node.gpu_type == asked.type;
-        if (!fits || node.total_gpus < std::max<std::int64_t>(asked.per_node, 1)) continue;
+        if (node.total_gpus < 1 || (!type.empty() && node.gpu_type != type)) continue;
         const NodeState*& known = most[node.gpu_type];
         if (known == nullptr || known->total_gpus < node.total_gpus) known = &node;
     }
     return most;
 }
 
+/// On nodes with so many GPUs; without any, they cannot be had.
+Grid layout_of(const AskedGpus& asked, const OrdinaryJob& job, const NodeState& node) {
+    Grid grid{node.gpu_type, job.nodes, asked.per_node, 1};
+    if (asked.per_node == 0) {
+        grid.nodes = std::max(job.nodes, rounded_up(asked.in_all, node.total_gpus));
+        while (grid.nodes < asked.in_all && asked.in_all % grid.nodes != 0) ++grid.nodes;
+        grid.gpus_per_node = asked.in_all % grid.nodes == 0 ? asked.in_all / grid.nodes : 0;
+    }
+    if (grid.gpus_per_node > node.total_gpus) grid.gpus_per_node = 0;
+    if (job.whole_nodes && grid.gpus_per_node > 0) grid.gpus_per_node = node.total_gpus;
+    return grid;
+}
+
 }  // namespace
 
 std::optional<AskedGpus> asked_gpus(const OrdinaryJob& job) {
-    if (const auto gpus = gpus_in(job.per_node))
-        return AskedGpus{gpus->type, job.nodes, gpus->count};
-    if (const auto gpus = gpus_in(job.per_job)) return shared_out(*gpus, gpus->count, job.nodes);
+    if (const auto gpus = gpus_in(job.per_node)) return AskedGpus{gpus->type, gpus->count, 0};
+    if (const auto gpus = gpus_in(job.per_job)) return AskedGpus{gpus->type, 0, gpus->count};
     if (const auto gpus = gpus_in(job.per_task))
-        return shared_out(*gpus, gpus->count * job.tasks, job.nodes);
+        return AskedGpus{gpus->type, 0, gpus->count * job.tasks};
     return std::nullopt;
 }
 
@@ -87,16 +93,16 @@ std::optional<std::pair<JobState, std::vector<Offer>>> state_of(const OrdinaryJo
                                                                 const Snapshot& snapshot) {
     constexpr double year_s = 365.0 * 86400;
     const std::optional<AskedGpus> asked = asked_gpus(job);
-    if (!asked) return std::nullopt;
+    if (!asked || !job.is_known) return std::nullopt;
     std::vector<Offer> offers;
-    std::int64_t per_node = asked->per_node;
-    for (const auto& [type, node] : nodes_of_types(job, snapshot, *asked)) {
-        if (job.whole_nodes) per_node = node->total_gpus;
-        Offer& offer = offers.emplace_back();
-        offer.grid = {type, asked->nodes, per_node, 1};
+    for (const auto& [type, node] : nodes_of_types(job, snapshot, asked->type)) {
+        Offer offer;
+        offer.grid = layout_of(*asked, job, *node);
         offer.estimate.iteration_s = 1;
+        if (offer.grid.gpus_per_node > 0) offers.push_back(std::move(offer));
     }
     if (offers.empty()) return std::nullopt;
+    const Grid& grid = offers.front().grid;
     JobState state;
     state.id = job.id;
     state.ordinary = true;
@@ -104,10 +110,10 @@ std::optional<std::pair<JobState, std::vector<Offer>>> state_of(const OrdinaryJo
     state.submit_s = job.submit_s;
     state.age_s = std::max(snapshot.time_s - job.eligible_s, 0.0);
     state.max_gpus = INT64_MAX;
-    state.cpus_per_gpu = std::max<std::int64_t>(rounded_up(job.cpus, asked->nodes * per_node), 0);
-    const std::int64_t cpus_per_node = rounded_up(job.cpus, asked->nodes);
+    state.cpus_per_gpu = rounded_up(job.cpus, grid.gpus());
+    const std::int64_t cpus_per_node = rounded_up(job.cpus, grid.nodes);
     state.memory_mb_per_gpu =
-        rounded_up(job.memory_mb * (job.memory_is_per_cpu ? cpus_per_node : 1), per_node);
+        rounded_up(job.memory_mb * (job.memory_is_per_cpu ? cpus_per_node : 1), grid.gpus_per_node);
     state.node_set = job.node_set;
     state.time_limit_s = job.time_limit_s > 0 ? job.time_limit_s : year_s;
     state.remaining_iterations = state.time_limit_s;

@@ -5,6 +5,12 @@
 #include <algorithm>
 
 namespace arena {
+namespace {
+
+/// Between two looks so near to each other a node does not boot and fall asleep again.
+constexpr double near_looks_s = 15;
+
+}  // namespace
 
 /// A boot that was seen from its middle on would teach too short a time: what may have gone by
 /// unseen is to be less than what was seen.
@@ -14,6 +20,8 @@ void BootBook::learn(Known& known, double now_s) {
     if (*known.waking_since_s - known.asleep_s < seen_s) known.took_s = std::max(seen_s, 1.0);
 }
 
+/// slurmctld has a node that did not boot DOWN for as long as nothing answers there: what is seen
+/// may be no more than that it sleeps again.
 void BootBook::take_in(const NodeState& node, std::optional<NodePower> power, double now_s) {
     if (!power && !known_.contains(node.name)) return;
     Known& known = known_[node.name];
@@ -22,8 +30,11 @@ void BootBook::take_in(const NodeState& node, std::optional<NodePower> power, do
         learn(known, now_s);
         known.failed_s = -INFINITY;
     }
-    if (power == NodePower::unbooted) known.failed_s = now_s;
+    const bool sleeps_again =
+        known.waking_since_s && power == NodePower::asleep && now_s <= known.seen_s + near_looks_s;
+    if (power == NodePower::unbooted || sleeps_again) known.failed_s = now_s;
     if (power == NodePower::asleep) known.asleep_s = now_s;
+    known.seen_s = now_s;
     if (power != NodePower::waking)
         known.waking_since_s.reset();
     else if (!known.waking_since_s)

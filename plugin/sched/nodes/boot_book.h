@@ -29,7 +29,7 @@ class BootBook {
         std::optional<double> waking_since_s;
         double asleep_s = -INFINITY;  ///< when it was last seen asleep
         double took_s = 0;            ///< its last boot; 0: none was seen
-        double failed_s = -INFINITY;
+        double failed_s = -INFINITY, seen_s = -INFINITY;
     };
     static void learn(Known& known, double now_s);
     void take_in(const NodeState& node, std::optional<NodePower> power, double now_s);

@@ -833,7 +833,7 @@ JobState Intake::state_of(const JobView& job, const EffectiveRequest& wanted) {
     state.done_iterations = done(job);
     state.time_limit_s = job.time_limit_s;
     state.elastic = wanted.request.elastic;
-    state.behind_ordinary = job.ordinary_ahead();
+    state.behind_ordinary = job.facts.state == HostJobState::pending && job.ordinary_ahead();
     const auto& mark = job.facts.mark;
     if (state.elastic && books_.options.order == QueueOrder::priority)
         state.settles_s = mark ? settles_s(mark->moves, mark->unsaved, now_s, config_)

@@ -236,6 +236,7 @@ class Reading {
     /// been.
     bool read_some(std::chrono::steady_clock::time_point end) {
         const bool same_tables = stamp_ == TablesStamp{};
+        if (next_ == 0) read_asked_nodes(same_tables);
         for (bool first = true; next_ < all_.size(); first = false) {
             if (!first && std::chrono::steady_clock::now() >= end) return true;
             read_one(all_[next_++], same_tables);
@@ -246,17 +247,29 @@ class Reading {
     ClusterView take() { return std::move(view_); }
 
   private:
+    /// What is read without correcting a record; the rest follows in read_asked_nodes().
     void read_ordinary(const std::vector<job_record_t*>& waiting) {
-        for (job_record_t* job : first_of_each_partition(waiting)) {
+        for (const job_record_t* job : first_of_each_partition(waiting)) {
             OrdinaryJob read = ordinary_job(job, view_.snapshot.time_s);
-            const Placed& placed = sets_.of(job);
-            read.node_set = placed.node_set;
-            read.rank = tier_size * placed.tier + (queue_ ? rank_by_nice(job) : job->priority);
-            read.priority = tier_size * placed.tier + job->priority;
-            ordinary_nodes_.emplace_back(partition_nodes(job));
+            const double tier = tier_size * tier_of(partition_tries(job).list);
+            read.rank = tier + (queue_ ? rank_by_nice(job) : job->priority);
+            read.priority = tier + job->priority;
+            ordinary_.push_back(
+                {seen_now(job), std::unique_ptr<bitstr_t, FreeBitmap>(partition_nodes(job))});
             view_.ordinary.push_back(std::move(read));
         }
     }
+
+    /// Of one that has changed meanwhile nothing is known but that it stands there.
+    void read_asked_nodes(bool same_tables) {
+        for (std::size_t i = 0; i < ordinary_.size(); ++i) {
+            OrdinaryJob& read = view_.ordinary[i];
+            job_record_t* job = same_tables ? find_job_record(read.id) : nullptr;
+            read.is_known = job != nullptr && seen_now(job) == ordinary_[i].seen;
+            if (read.is_known) read.node_set = sets_.of(job).node_set;
+        }
+    }
+
     void read_one(const Seen& seen, bool same_tables) {
         job_record_t* job = find_job_record(seen.id);
         if (!job) return;
@@ -286,13 +299,13 @@ class Reading {
     }
 
     void note_ordinary_ahead(const job_record_t* record, JobView& job) const {
-        if (view_.ordinary.empty()) return;
+        if (view_.ordinary.empty() || job.facts.state != HostJobState::pending) return;
         const std::unique_ptr<bitstr_t, FreeBitmap> nodes(partition_nodes(record));
         for (std::size_t i = 0; i < view_.ordinary.size(); ++i) {
             const OrdinaryJob& other = view_.ordinary[i];
             const bool before = other.priority > job.priority ||
                                 (other.priority == job.priority && other.id < submitted_as(job));
-            if (before && bit_overlap_any(ordinary_nodes_[i].get(), nodes.get()))
+            if (before && bit_overlap_any(ordinary_[i].partition_nodes.get(), nodes.get()))
                 job.ordinary_start_s = std::min(job.ordinary_start_s, other.start_s);
         }
     }
@@ -303,7 +316,11 @@ class Reading {
     NodeSets sets_;
     RecordTexts texts_;
     std::optional<BasicQueue> queue_;
-    std::vector<std::unique_ptr<bitstr_t, FreeBitmap>> ordinary_nodes_;  ///< by view_.ordinary
+    struct Ordinary {
+        Seen seen;
+        std::unique_ptr<bitstr_t, FreeBitmap> partition_nodes;
+    };
+    std::vector<Ordinary> ordinary_;  ///< by view_.ordinary
     std::vector<Seen> all_;
     std::size_t next_ = 0;
     double since_s_;

@@ -27,16 +27,19 @@ std::vector<std::size_t> queue_of(const Snapshot& snapshot, const Offers& offers
     return queue;
 }
 
-/// By place in the queue, up to the last of them, for whom there is a promise: for ordinary jobs,
-/// and for the first other one of each step.
+/// By place in the queue, up to the last of them, for whom there is a promise: for the first
+/// ordinary jobs, and for the first other one of each step.
 std::vector<bool> heads_of(const Snapshot& snapshot, const std::vector<std::size_t>& queue,
                            const SlurmOrder& order, const PromiseRules& rules) {
+    constexpr std::size_t most_ordinary = Holds::most / 2;
     std::vector<bool> heads;
     std::set<std::uint32_t> steps;
+    std::size_t seen = 0;
     for (std::size_t i = 0; i < std::min(queue.size(), rules.jobs); ++i) {
-        const bool ordinary = snapshot.jobs[queue[i]].ordinary;
-        const bool first = !ordinary && std::ssize(steps) < rules.depth &&
-                           steps.insert(order.step[queue[i]]).second;
+        const bool is_one = snapshot.jobs[queue[i]].ordinary;
+        const bool ordinary = is_one && seen++ < most_ordinary;
+        const bool first =
+            !is_one && std::ssize(steps) < rules.depth && steps.insert(order.step[queue[i]]).second;
         heads.push_back(ordinary || first);
     }
     while (!heads.empty() && !heads.back()) heads.pop_back();
@@ -48,6 +51,24 @@ std::vector<bool> heads_of(const Snapshot& snapshot, const std::vector<std::size
 bool is_stuck(const JobState& job, const Promise& promise, double now_s) {
     constexpr double passes_s = 120;
     return job.ordinary && now_s > promise.latest_start_s() + passes_s;
+}
+
+/// While an elastic job moved, Slurm would give its nodes to an ordinary one that stands before it.
+void keep_behind_ordinary(Snapshot& snapshot, const SlurmOrder& order,
+                          const std::vector<std::size_t>& ordinary) {
+    const auto wants_some = [&](const JobState& waiting, const std::vector<NodeIndex>& nodes) {
+        const std::vector<NodeIndex>& set = snapshot.node_sets[waiting.node_set];
+        return std::any_of(nodes.begin(), nodes.end(), [&](NodeIndex n) {
+            return std::binary_search(set.begin(), set.end(), n);
+        });
+    };
+    for (std::size_t j = 0; j < snapshot.jobs.size(); ++j) {
+        JobState& job = snapshot.jobs[j];
+        if (job.phase != JobPhase::running) continue;
+        job.behind_ordinary = std::any_of(ordinary.begin(), ordinary.end(), [&](std::size_t o) {
+            return order.place[o] < order.place[j] && wants_some(snapshot.jobs[o], job.nodes);
+        });
+    }
 }
 
 /// Of a job that has just started. Where only its limit says how much work it has, that is what it
@@ -223,6 +244,14 @@ void PromiseBook::promise(const JobState& job, const Promise& made) {
     known.broken = broken;
 }
 
+/// Its nodes are not free as early as was reckoned: the next promise is a new one.
+void PromiseBook::forget_missed(JobId ordinary, double now_s) {
+    const auto at = promises_.find(ordinary);
+    if (at == promises_.end() || now_s <= at->second.latest_start_s()) return;
+    promises_.erase(at);
+    changed_ = true;
+}
+
 void PromiseBook::give(Snapshot& snapshot, const Offers& offers, const PolicyOptions& options,
                        const std::function<bool(JobId)>& may_have) {
     for (JobState& job : snapshot.jobs) job.due_s = 0;
@@ -249,6 +278,7 @@ void PromiseBook::give(Snapshot& snapshot, const Offers& offers, const PolicyOpt
 
     std::set<JobId> first;
     std::vector<JobId> ahead;
+    std::vector<std::size_t> ordinary;  // that start once their nodes are free
     Availability free(problem);
     for (std::size_t i = 0; i < queue.size(); ++i) {
         const JobState& job = snapshot.jobs[queue[i]];
@@ -257,8 +287,10 @@ void PromiseBook::give(Snapshot& snapshot, const Offers& offers, const PolicyOpt
         const Task* task = task_of[queue[i]];
         const Availability::Start start =
             task == nullptr ? Availability::Start{} : free.in_slurm(*task);
+        if (start.choice != nullptr && job.ordinary) ordinary.push_back(queue[i]);
         if (start.choice != nullptr && start.in_s < Availability::guessed_s) {
             free.take(*task, start);
+            if (job.ordinary && start.in_s > 0) forget_missed(job.id, snapshot.time_s);
             if (heads[i]) promise(job, promise_of(*task, start, ahead, snapshot.time_s));
         }
         ahead.push_back(job.id);
@@ -270,6 +302,10 @@ void PromiseBook::give(Snapshot& snapshot, const Offers& offers, const PolicyOpt
         const Promise* known = counts ? find(job.id) : nullptr;
         if (known != nullptr && !is_stuck(job, *known, snapshot.time_s)) job.due_s = known->due_s;
     }
+    std::erase_if(ordinary, [&](std::size_t j) {
+        return find(snapshot.jobs[j].id) != nullptr && snapshot.jobs[j].due_s == 0;
+    });
+    keep_behind_ordinary(snapshot, order, ordinary);
 }
 
 }  // namespace arena

@@ -3,7 +3,8 @@
 // would have if Slurm started jobs in that order, each as its user would have asked Slurm, or,
 // where nobody knows that, with the offer that ends first, while those that run last as long as
 // their limits let them. What is promised is written into the snapshot (JobState::due_s); policies
-// keep to it. Ordinary jobs, which Slurm starts, are promised theirs without any slack. Leaves out
+// keep to it. Ordinary jobs, which Slurm starts, are promised theirs without any slack, and anew
+// where their nodes come free later. Leaves out
 // on purpose: any decision.
 #pragma once
 
@@ -63,7 +64,8 @@ class PromiseBook {
   public:
     explicit PromiseBook(PromiseRules rules) : rules_(rules) {}
 
-    /// Looks at a cluster as it is now, and sets due_s of each of its jobs. With order value there
+    /// Looks at a cluster as it is now, and sets due_s of each of its jobs, and behind_ordinary of
+    /// those that run. With order value there
     /// are no promises. A promise moves earlier when jobs end early; it moves later only where
     /// others stand before the job that did not when it was given, and goes where the job does not
     /// stand first of its step any more before it started; one that has started stays with the job.
@@ -110,6 +112,7 @@ class PromiseBook {
     [[nodiscard]] Promise promise_of(const Task&, const Availability::Start&,
                                      std::vector<JobId> ahead, double now_s) const;
     void promise(const JobState&, const Promise& made);
+    void forget_missed(JobId ordinary, double now_s);
 
     PromiseRules rules_;
     std::map<JobId, Promise> promises_;
