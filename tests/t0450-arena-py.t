@@ -16,8 +16,8 @@ python=/usr/bin/python3 train=$ARENA_SRCDIR/tests/arena_py/train.py fake_chief=$
 export PYTHONDONTWRITEBYTECODE=1 OMP_NUM_THREADS=1
 
 # ---- its parts -------------------------------------------------------------------------------------------------------
-ok "its parts do what they say" env PYTHONPATH="$ARENA_SRCDIR/python" "$python" "$ARENA_SRCDIR/tests/arena_py/units.py"
-ok "the adapters are called by what frameworks call" env PYTHONPATH="$ARENA_SRCDIR/python" "$python" "$ARENA_SRCDIR/tests/arena_py/adapters.py"
+ok "its parts do what they say" env PYTHONPATH="$ARENA_SRCDIR/contrib/python" "$python" "$ARENA_SRCDIR/tests/arena_py/units.py"
+ok "the adapters are called by what frameworks call" env PYTHONPATH="$ARENA_SRCDIR/contrib/python" "$python" "$ARENA_SRCDIR/tests/arena_py/adapters.py"
 is "$(env ARENA_DATA_DIR="$stage/share/slurm-arena" "$stage/bin/arena-args" --python)" "$stage/share/slurm-arena/python" "arena-args says where it is"
 ok "and there it is installed" test -r "$stage/share/slurm-arena/python/arena.py"
 
@@ -67,7 +67,7 @@ same() { jq -ne --slurpfile a "$gates/$1.log" --slurpfile b "$gates/$2.log" --ar
     '[range(0; [($a | length), ($b | length)] | min)] | length > 0 and all(.[]; $a[.].step == $b[.].step and (($a[.].loss / $b[.].loss - 1) | fabs) <= $bound)'; }
 
 # ---- undisturbed, alone: by what the others are judged ----------------------------------------------------------------
-ok "outside of Arena the script runs as plain PyTorch" env PYTHONPATH="$ARENA_SRCDIR/python" "$python" "$train" "$gates/alone" 200
+ok "outside of Arena the script runs as plain PyTorch" env PYTHONPATH="$ARENA_SRCDIR/contrib/python" "$python" "$train" "$gates/alone" 200
 is "$(done_of alone)" 200 "all its steps"
 
 # ---- told to leave, back in another shape; watched, and in a container -------------------------------------------------
@@ -120,7 +120,7 @@ two() {
     local rank pids=() rc=0
     for rank in 0 1; do
         env LD_PRELOAD="$ARENA_BUILDDIR/.libs/libarena_watch.so" ARENA_WATCH_PROFILE=1 SLURM_JOB_ID=$$ SLURM_STEP_ID=7 RANK=$rank LOCAL_RANK=$rank WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT="$port" ARENA_WATCH_KEY="$key" ARENA_WATCH_CHIEF=127.0.0.1 \
-            DEVICE_S=0.02 PYTHONPATH="$ARENA_SRCDIR/python" "$python" "$train" "$gates/parked" $((40 + 2 * parks)) 2>>"$work/err" &
+            DEVICE_S=0.02 PYTHONPATH="$ARENA_SRCDIR/contrib/python" "$python" "$train" "$gates/parked" $((40 + 2 * parks)) 2>>"$work/err" &
         pids+=($!)
     done
     for rank in 0 1; do wait "${pids[rank]}" || rc=$?; done
