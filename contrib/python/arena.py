@@ -848,6 +848,7 @@ class _Plan:
             if self.total * self.micro_batch != self.batch or self.total < self.replicas:
                 raise ValueError(f"arena: {self.batch} samples are not dealt to {self.replicas} replicas in micro-batches of "
                                  f"{self.micro_batch}")
+        self.has_whole_gradients = self.is_given and _number(env, "ARENA_ZERO_STAGE", 0) == 0   # on each rank
         self.tokens = _number(env, "ARENA_SEQ_LENGTH", 0) * (self.batch or 0)
 
     def _need_replicas(self, env):
@@ -865,6 +866,20 @@ class _Plan:
     def replica_of(self, rank):
         """Ranks as Megatron-LM and arena-train number them: (stage * replicas + replica) * shards + shard."""
         return rank // self.shards % self.replicas
+
+
+def _why_even(env, model):
+    """Why each replica needs as many micro-batches as the others: ranks meet in each of them, and one that has fewer never comes to the
+    rest. Empty: they meet behind the last one alone."""
+    if _number(env, "ARENA_ZERO_STAGE", 0) >= 2:
+        return f"ARENA_ZERO_STAGE={env['ARENA_ZERO_STAGE']} gathers parameters or shards gradients in each micro-batch"
+    for module in model.modules() if hasattr(model, "modules") else ():
+        names = {cls.__name__ for cls in type(module).__mro__}
+        if "FullyShardedDataParallel" in names or hasattr(module, "set_requires_gradient_sync"):
+            return "FSDP gathers parameters in each micro-batch"
+        if "SyncBatchNorm" in names:
+            return "SyncBatchNorm sums up over ranks in each micro-batch"
+    return ""
 
 
 class Run:
@@ -885,7 +900,7 @@ class Run:
         self.step, self._saved = 0, -1
         self._told, self._tokens, self._forward = False, 0, None
         self._chief = self._check = None
-        self._is_watched, self._splits = False, splits
+        self._is_watched, self._splits = False, self._may_split(splits)
         self._device = self._find_device(device)
         self._clock = _ComputeClock(self._device == "cuda", self._all.size == 1)
         self._reporter = _Reporter(environment if self.rank == 0 else {})
@@ -939,7 +954,7 @@ class Run:
     def resume(self):
         """Loads, where there is something to be loaded; then what the chief asks before the first step."""
         if self._load is not None:
-            self.step = self._saved = int(self._load() or 0)
+            self.step = self._saved = self._agreed(int(self._load() or 0))
         if self._is_watched:
             if self._chief and self._env.get("ARENA_WATCH_PRECHECK") != "0":
                 self._chief.wait_for_precheck()
@@ -996,6 +1011,24 @@ class Run:
             self._chief.close()
 
     # ---- inside
+
+    def _agreed(self, step):
+        """The step that this rank has loaded, and every other."""
+        ranks_of = collections.OrderedDict()
+        for rank, each in enumerate(self._all.gather(step)):
+            ranks_of.setdefault(each, []).append(rank)
+        if len(ranks_of) == 1:
+            return step
+        told = "; ".join(f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks[:8]))}{' and more' if len(ranks) > 8 else ''}: step {each}"
+                         for each, ranks in list(ranks_of.items())[:8])
+        raise RuntimeError(f"arena: ranks have loaded different checkpoints ({told}): keep them where all nodes see the same files")
+
+    def _may_split(self, splits):
+        why = _why_even(self._env, self._model) or ("" if splits else "splits=False")
+        if why and self.total % self.replicas:
+            raise ValueError(f"arena: {self.total} micro-batches cannot be dealt evenly to {self.replicas} replicas, and have to be: {why}; "
+                             f"choose a batch that {self.replicas} replicas x {self.micro_batch} samples divide")
+        return not why
 
     def _find_device(self, device):
         if device is None and self._model is not None:
@@ -1110,12 +1143,15 @@ class Run:
 
     def _exchange(self, last):
         """(What keeps gradients on this rank until the last micro-batch; whether it goes forward, and backward, without an exchange.)
-        Only DistributedDataParallel is known so well: others fetch parameters as they go."""
+        Only DistributedDataParallel is known so well: others fetch parameters as they go. Gradients that FSDP keeps are whole, on each
+        rank: that has memory only where the plan counts whole ones."""
         model = self._model
         if self.replicas == 1:
             return contextlib.nullcontext(), (True, True)
+        is_known = hasattr(model, "will_sync_module_buffers")
+        if not is_known and not self._plan.has_whole_gradients:
+            return contextlib.nullcontext(), (False, False)
         if hasattr(model, "no_sync"):
-            is_known = hasattr(model, "will_sync_module_buffers")
             is_free = (is_known and not model.will_sync_module_buffers(), is_known and not last)
             return contextlib.nullcontext() if last else model.no_sync(), is_free
         if hasattr(model, "set_requires_gradient_sync"):
@@ -1210,7 +1246,8 @@ def start(save=None, load=None, **options):
     save(step): keeps the state after so many steps; called on all ranks. load(): takes it back and returns the step, or nothing.
     model: the module whose gradients are exchanged (DistributedDataParallel, FSDP), once a step.
     batch, micro_batch: samples, where no plan says them. device: "cuda" or "cpu", where model does not say it.
-    parallel: the script obeys all of the plan, not replicas alone. splits=False: each rank's count of micro-batches is fixed."""
+    parallel: the script obeys all of the plan, not replicas alone. splits=False: each rank's count of micro-batches is fixed, and the
+    same. It has to be where ranks meet in a forward or backward; of FSDP, ZeRO stages 2 and 3 and SyncBatchNorm that is known."""
     return Run(save, load, **options)
 
 

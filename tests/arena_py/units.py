@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """arena.py's parts, one rank and no cluster: t0450 runs it."""
 import ast
+import contextlib
 import os
 import signal
 import stat
@@ -9,6 +10,7 @@ import sys
 import tempfile
 import time
 import unittest
+import unittest.mock
 import arena
 
 PLAN = {"ARENA_PLAN": "{}", "ARENA_PP": "1", "ARENA_DP": "1", "ARENA_TP": "1", "ARENA_MICRO_BATCH": "2", "ARENA_NUM_MICRO_BATCHES": "3",
@@ -17,9 +19,33 @@ PLAN = {"ARENA_PLAN": "{}", "ARENA_PP": "1", "ARENA_DP": "1", "ARENA_TP": "1", "
 
 class Ranks:
     """Stands for arena._World: one rank of several that nobody talks to."""
+    backend = ""
 
-    def __init__(self, size, rank=0):
-        self.size, self.rank = size, rank
+    def __init__(self, size, rank=0, gathered=None):
+        self.size, self.rank, self.gathered = size, rank, gathered
+
+    def gather(self, value):
+        return self.gathered or [value] * self.size
+
+    def sum(self, values, group=None):
+        return list(values)
+
+    def share(self, value):
+        return value
+
+    def meet(self, group=None):
+        pass
+
+
+def run_of(world, *words, **options):
+    """arena.start() on that rank."""
+    with unittest.mock.patch.object(arena, "_World", lambda *_: world):
+        return arena.start(*words, **{"environment": {}, **options})
+
+
+def module(name="Module", **content):
+    """Of a model, as far as arena looks at it."""
+    return type(name, (), {"modules": lambda self: [self], "parameters": lambda self: iter(()), **content})()
 
 
 def plan(world=1, batch=None, micro_batch=None, parallel=False, **env):
@@ -212,6 +238,44 @@ class Runs(unittest.TestCase):
             weight = 2 / 6
             ranks = [losses[:counts[0]], losses[counts[0]:]]
             self.assertAlmostEqual(sum(sum(loss * weight for loss in rank) for rank in ranks) / 2, whole)
+
+    def test_ranks_that_meet_in_a_micro_batch_have_as_many_each(self):
+        fsdp = type("FullyShardedDataParallel", (), {"modules": lambda self: [self], "parameters": lambda self: iter(())})
+        inside = module(modules=lambda self: [self, module("SyncBatchNorm")])
+        for model, env in ((fsdp(), {}), (type("Own", (fsdp,), {})(), {}), (module(set_requires_gradient_sync=lambda *_: None), {}), (inside, {}),
+                           (None, {"ARENA_ZERO_STAGE": "2"}), (None, {"ARENA_ZERO_STAGE": "3"})):
+            with self.assertRaisesRegex(ValueError, "3 micro-batches cannot be dealt evenly to 2 replicas"):
+                run_of(Ranks(2), model=model, batch=12, micro_batch=4, environment=env)
+            run = run_of(Ranks(2), model=model, batch=24, micro_batch=4, environment=env)
+            with self.assertRaises(ValueError):
+                run._parse("split 4,2")
+        with self.assertRaisesRegex(ValueError, "splits=False"):
+            run_of(Ranks(2), splits=False, batch=12, micro_batch=4)
+        self.assertEqual(run_of(Ranks(2), model=module(), batch=12, micro_batch=4).counts, [2, 1])
+        self.assertEqual(run_of(Ranks(2), model=module(), batch=24, micro_batch=4)._parse("split 4,2"), arena.Split([4, 2]))
+
+    def test_whole_gradients_are_kept_only_where_the_plan_has_memory_for_them(self):
+        def kept(env, **content):
+            told = []
+
+            def no_sync(_):
+                told.append("no_sync")
+                return contextlib.nullcontext()
+            model = module(**{"no_sync": no_sync, "set_requires_gradient_sync": lambda _, last: told.append(last), **content})
+            run = run_of(Ranks(2), model=model, parallel=True, batch=8, micro_batch=2, environment=env)
+            list(run.micro_batches)
+            return told
+        ddp = {"will_sync_module_buffers": lambda _: False}
+        planned = {**PLAN, "ARENA_DP": "2", "ARENA_NUM_MICRO_BATCHES": "2", "ARENA_GLOBAL_BATCH": "8"}
+        with unittest.mock.patch.object(arena.Run, "_meet_chief"):
+            for env in ({}, {**planned, "ARENA_ZERO_STAGE": "2"}, {**planned, "ARENA_ZERO_STAGE": "3"}):
+                self.assertEqual((kept(env), kept(env, **ddp)), ([], ["no_sync"]))
+            self.assertEqual(kept({**planned, "ARENA_ZERO_STAGE": "0"}), ["no_sync"])
+
+    def test_ranks_that_have_loaded_different_steps_stop(self):
+        run = run_of(Ranks(3, gathered=[40, 40, 0]), None, lambda: 40)
+        with self.assertRaisesRegex(RuntimeError, "ranks 0, 1: step 40; rank 2: step 0"):
+            run.resume()
 
     def test_more_ranks_without_a_process_group_are_refused(self):
         with self.assertRaisesRegex(RuntimeError, "after torch.distributed.init_process_group"):
