@@ -22,6 +22,8 @@ import functools
 import hashlib
 import hmac
 import json
+import multiprocessing.resource_tracker
+import multiprocessing.util
 import os
 import queue
 import re
@@ -36,7 +38,7 @@ import time
 import zlib
 
 __version__ = "0.1.0"
-__all__ = ["start", "checkpoint", "Run", "hugging_face", "lightning", "accelerate", "torchtitan", "megatron"]
+__all__ = ["start", "checkpoint", "worker_init_fn", "Run", "hugging_face", "lightning", "accelerate", "torchtitan", "megatron"]
 
 LONGEST_PARK_S = 60
 LONGEST_CHECK_S = 60
@@ -56,6 +58,41 @@ def _torch():
 def _number(env, name, otherwise):
     text = env.get(name, "")
     return int(text) if re.fullmatch(r"[0-9]{1,18}", text) else otherwise
+
+
+# ---- the signal to save and leave, which every process of a job gets --------------------------------------------------
+
+def _signals_to_leave(env):
+    return [getattr(signal, "SIG" + name, name) for name in dict.fromkeys((env.get("ARENA_CHECKPOINT_SIGNAL", "USR1"), "USR1", "TERM"))]
+
+
+def worker_init_fn(_worker=0):
+    """Of a DataLoader with workers: they outlive the signal, so that the step is done. run.batches() has it by itself."""
+    _stay(_signals_to_leave(os.environ) if "ARENA_PLAN" in os.environ or "ARENA_WATCH_KEY" in os.environ else ())
+
+
+def _init_worker(own, signals, worker):
+    _stay(signals)
+    if own is not None:
+        own(worker)
+
+
+def _stay(signals):
+    for number in signals:
+        signal.signal(number, signal.SIG_IGN)
+
+
+def _end_workers():
+    """multiprocessing ends its daemons by SIGTERM at exit, and then waits for them without a limit: those that stay would hold it up."""
+    workers, end = [one for one in multiprocessing.active_children() if one.daemon], time.monotonic() + 0.5
+    if workers:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)   # torch's takes a worker that is killed for a failure
+    for worker in workers:
+        worker.terminate()
+    for worker in workers:
+        worker.join(max(end - time.monotonic(), 0))
+        if worker.is_alive():
+            worker.kill()
 
 
 # ---- the chief of a watched job: watch/wire -------------------------------------------------------------------------
@@ -899,6 +936,7 @@ class Run:
         self.weight = self.replicas / self.total
         self.step, self._saved = 0, -1
         self._told, self._tokens, self._forward = False, 0, None
+        self.signals, self._handlers = [], {}   # that tell it to leave; what the script did at them
         self._chief = self._check = None
         self._is_watched, self._splits = False, self._may_split(splits)
         self._device = self._find_device(device)
@@ -995,7 +1033,7 @@ class Run:
 
     def leave(self):
         """Ends this process, with the code by which an elastic job comes back."""
-        self.finish("ARENA_REQUEUE_CODE" in self._env)
+        self._close("ARENA_REQUEUE_CODE" in self._env)
         if self.rank == 0 and self._env.get("ARENA_LEFT_FILE"):
             open(self._env["ARENA_LEFT_FILE"], "w").close()   # launchers end with codes of their own
         self._all.meet()
@@ -1003,8 +1041,13 @@ class Run:
             _say(f"told to leave: saved after step {self.step}")
         raise SystemExit(_number(self._env, "ARENA_REQUEUE_CODE", 128 + signal.SIGTERM))
 
-    def finish(self, reports=True):
-        """All steps of this life are done. A job that is cancelled has no plan any more that could be reported."""
+    def finish(self):
+        """All steps are done."""
+        self._close(True)
+        self._give_signals_back()
+
+    def _close(self, reports):
+        """A job that is cancelled has no plan any more that could be reported. Who leaves may be signalled again."""
         if reports:
             self._reporter.tell(last=True)
         if self._chief:
@@ -1041,14 +1084,21 @@ class Run:
         """A script that saves nothing dies of them as ever: Arena requeues it from whatever it keeps itself."""
         if self._save is None:
             return
-        for name in dict.fromkeys((self._env.get("ARENA_CHECKPOINT_SIGNAL", "USR1"), "USR1", "TERM")):
-            number = getattr(signal, "SIG" + name, None)
-            if number is None:
-                raise RuntimeError(f"arena: ARENA_CHECKPOINT_SIGNAL={name} is the name of no signal")
-            try:
-                signal.signal(number, self._hear)
-            except ValueError:
-                raise RuntimeError("arena.start() is called by the main thread: only it can take the signal to save") from None
+        self.signals = _signals_to_leave(self._env)
+        if isinstance(self.signals[0], str):
+            raise RuntimeError(f"arena: ARENA_CHECKPOINT_SIGNAL={self.signals[0]} is the name of no signal")
+        try:
+            self._handlers = {number: signal.signal(number, self._hear) for number in self.signals}
+        except ValueError:
+            raise RuntimeError("arena.start() is called by the main thread: only it can take the signal to save") from None
+        multiprocessing.util.Finalize(None, _end_workers, exitpriority=100)   # before multiprocessing's own
+
+    def _give_signals_back(self):
+        """To the handlers that the script had. One that was not set by Python cannot be had again."""
+        for number, handler in self._handlers.items():
+            if handler is not None and signal.getsignal(number) == self._hear:
+                signal.signal(number, handler)
+        self._handlers = {}
 
     def _hear(self, *_):
         self._told = True
@@ -1232,13 +1282,27 @@ class _Batches:
         run, mine = self._run, self._run._mine()
         if self._stream is None or self._next != (run.step, mine):
             order = _Order(len(self._dataset), self._shuffle, run.batch, run.micro_batch, run.step, mine)
-            self._stream = iter(_torch().utils.data.DataLoader(self._dataset, batch_sampler=order, **self._options))
+            self._stream = self._fetch(order)
         self._next = None
         for number in mine:
             batch = next(self._stream)
             with run._micro_batch(number == mine[-1]):
                 yield batch
         self._next = (run.step + 1, mine)
+
+    def _fetch(self, order):
+        """Signals wait for workers that are being started: they have nothing yet by which they stay."""
+        options, signals = dict(self._options), self._run.signals
+        if not options.get("num_workers") or not signals:
+            return iter(_torch().utils.data.DataLoader(self._dataset, batch_sampler=order, **options))
+        options["worker_init_fn"] = functools.partial(_init_worker, options.get("worker_init_fn"), signals)
+        if options.get("multiprocessing_context") is not None or multiprocessing.get_start_method() != "fork":
+            multiprocessing.resource_tracker.ensure_running()   # it would let SIGTERM through again as it starts
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+        try:
+            return iter(_torch().utils.data.DataLoader(self._dataset, batch_sampler=order, **options))
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def start(save=None, load=None, **options):
@@ -1461,7 +1525,7 @@ def megatron(handler=None, **options):
     def signals_received():
         leaves = run.end()
         if leaves:
-            run.finish()
+            run._close(True)
         run.begin()
         return [leaves] + list(own())
     handler.signals_received = signals_received

@@ -225,6 +225,26 @@ class Runs(unittest.TestCase):
                 life()
                 self.assertEqual((done, saved), ([0, 1, 2, 3, 4], [3, 5]))
 
+    def test_behind_its_last_step_signals_are_the_scripts_again(self):
+        heard = []
+        before = [signal.signal(number, lambda *_: heard.append(1)) for number in (signal.SIGTERM, signal.SIGUSR1)]
+        try:
+            run = arena.start(lambda _: None, environment=PLAN)
+            for _ in run.steps(1):
+                pass
+            os.kill(os.getpid(), signal.SIGTERM)
+            os.kill(os.getpid(), signal.SIGUSR1)
+            self.assertEqual(len(heard), 2)
+            run = arena.start(lambda _: None, environment=PLAN)
+            with self.assertRaises(SystemExit):
+                for _ in run.steps(2):
+                    os.kill(os.getpid(), signal.SIGTERM)
+            os.kill(os.getpid(), signal.SIGTERM)   # again, before the process has ended
+            self.assertEqual(len(heard), 2)
+        finally:
+            for number, handler in zip((signal.SIGTERM, signal.SIGUSR1), before):
+                signal.signal(number, handler)
+
     def test_a_script_that_saves_nothing_dies_of_the_signal_as_ever(self):
         signal.signal(signal.SIGUSR1, signal.SIG_DFL)
         arena.start(environment=PLAN)
@@ -289,6 +309,47 @@ class Runs(unittest.TestCase):
         finally:
             arena._Chief.find_s = kept
         self.assertEqual(list(run.steps(2)), [0, 1])
+
+
+class Workers(unittest.TestCase):
+    """Of a DataLoader: Slurm signals them as it signals the rank."""
+    script = """
+import multiprocessing, os, subprocess, sys, arena
+data = list(range(600))
+if __name__ == "__main__":
+    method, whose = sys.argv[1:]
+    run = arena.start(lambda _: None)
+    options = dict(num_workers=2, multiprocessing_context=method)
+    if whose == "own":
+        import torch
+        batches = iter(torch.utils.data.DataLoader(data, batch_size=2, worker_init_fn=arena.worker_init_fn, **options))
+    else:
+        batches = run.batches(data, **options)
+    for step in run.steps(100):
+        for _ in run.micro_batches if whose == "own" else batches:
+            if whose == "own":
+                next(batches)
+            if step == 2 and not run._told:
+                pids = [str(process.pid) for process in multiprocessing.active_children()]
+                for name in ("USR1", "TERM"):
+                    subprocess.run(["kill", "-" + name, *pids, str(os.getpid())], check=True)   # by another process than their parent
+        if step == 2:
+            for process in multiprocessing.active_children():
+                process.join(0.2)
+            print(run._told, len(multiprocessing.active_children()))
+"""
+
+    def test_they_outlive_the_signal_and_end_with_the_rank(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "script.py")
+            with open(path, "w") as file:
+                file.write(self.script)
+            env = {**PLAN, "ARENA_REQUEUE_CODE": "99", "PATH": os.environ["PATH"], "PYTHONPATH": os.environ["PYTHONPATH"], "PYTHONDONTWRITEBYTECODE": "1"}
+            lives = [(words, subprocess.Popen([sys.executable, path, *words], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+                     for words in (("fork", "batches"), ("fork", "own"), ("spawn", "batches"))]
+            for words, life in lives:
+                out, error = life.communicate(timeout=120)
+                self.assertEqual((life.returncode, out, error), (99, "True 2\n", "arena: told to leave: saved after step 3\n"), msg=words)
 
 
 class Checkpoints(unittest.TestCase):
