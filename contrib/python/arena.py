@@ -1357,6 +1357,21 @@ def checkpoint(path, **objects):
     return save, load
 
 
+def _sync_one(path):
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _sync(folder):
+    """All that is in it, then itself: a rename may reach the disk before what it names."""
+    for within, _, names in os.walk(folder, topdown=False):
+        for path in [os.path.join(within, name) for name in names] + [within]:
+            _sync_one(path)
+
+
 # ---- frameworks, which have a loop of their own -------------------------------------------------------------------------
 # Their ranks' counts of micro-batches are fixed: such a run is watched, parked, checked and moved, but not dealt anew. That needs
 # the loop of Run.steps(), which accelerate() has.
@@ -1385,7 +1400,7 @@ def hugging_face(**options):
         def on_step_end(self, args, state, control, **_):
             self.leaves = self.run.end(state.global_step >= state.max_steps) and state.global_step < state.max_steps
             if self.leaves:
-                control.should_save = True
+                control.should_save, control.should_evaluate = True, False   # it would evaluate first
             return control
 
         def on_save(self, args, state, control, **_):
@@ -1410,7 +1425,7 @@ def lightning(folder, **options):
     class ArenaCallback(Callback):
         run = None
         done = -1      # steps, as the Trainer counts them
-        is_in_step = False
+        is_in_step = leaves = False
 
         def path(self):
             """Where it goes on from; None at the beginning."""
@@ -1427,6 +1442,9 @@ def lightning(folder, **options):
             self.run.resume()
 
         def on_train_batch_start(self, trainer, pl_module, *_, **__):
+            if self.leaves:   # not before: the Trainer counts a batch as done behind on_train_batch_end
+                self.run.save()
+                self.run.leave()
             if not self.is_in_step:
                 self.run.begin()
             self.is_in_step = True
@@ -1435,9 +1453,7 @@ def lightning(folder, **options):
             if trainer.global_step == self.done:
                 return   # more micro-batches to come
             self.done, self.is_in_step = trainer.global_step, False
-            if self.run.end(trainer.global_step == trainer.max_steps) and trainer.global_step != trainer.max_steps:
-                self.run.save()
-                self.run.leave()
+            self.leaves = self.run.end(trainer.global_step == trainer.max_steps)
 
         def on_train_end(self, trainer, pl_module):
             self.run.finish()
@@ -1454,16 +1470,32 @@ def accelerate(accelerator, folder, model=None, **options):
         found = (re.fullmatch(r"step-([0-9]+)", name) for name in os.listdir(folder))
         return sorted(int(name.group(1)) for name in found if name)
 
+    kind = getattr(accelerator, "distributed_type", "")
+    if str(getattr(kind, "value", kind)) == "DEEPSPEED":
+        raise TypeError("arena.accelerate: DeepSpeed steps inside of backward, and scales the loss by itself, so that run.backward() and "
+                        "optimizer.step() are not its loop: use the Trainer of transformers and arena.hugging_face()")
+
     def path(step):
         return os.path.join(folder, f"step-{step}")
 
+    def clean():
+        """Of what a kill has left."""
+        for name in os.listdir(folder) if os.path.isdir(folder) else ():
+            if re.fullmatch(r"step-[0-9]+\.new", name):
+                shutil.rmtree(os.path.join(folder, name), ignore_errors=True)
+
     def save(step):
+        if accelerator.is_main_process:
+            clean()
+        accelerator.wait_for_everyone()
         accelerator.save_state(path(step) + ".new")
         accelerator.wait_for_everyone()
         if not accelerator.is_main_process:
             return
         if not os.path.exists(path(step)):
+            _sync(path(step) + ".new")
             os.replace(path(step) + ".new", path(step))
+            _sync_one(folder)
         for old in steps_kept()[:-2]:
             shutil.rmtree(path(old), ignore_errors=True)
 
@@ -1478,7 +1510,12 @@ def accelerate(accelerator, folder, model=None, **options):
 
 def torchtitan(trainer_class, **options):
     """The class of a Trainer of torchtitan, and one that is under Arena: Trainer = arena.torchtitan(Trainer). Its own checkpoints
-    are what it goes on from (checkpoint.enable)."""
+    are what it goes on from (checkpoint.enable); without them it dies of the signal as ever."""
+    missing = [name for name in ("train_step", "should_continue_training", "close") if not callable(getattr(trainer_class, name, None))]
+    if missing:
+        raise TypeError(f"arena.torchtitan: {trainer_class.__name__} has no {', '.join(missing)}: it is no Trainer of torchtitan, or of a "
+                        "release whose loop does not ask should_continue_training() between steps")
+
     class ArenaTrainer(trainer_class):
         _arena_run = None
         _arena_leaves = False
@@ -1486,7 +1523,9 @@ def torchtitan(trainer_class, **options):
         def train_step(self, *words, **more):
             if self._arena_run is None:
                 done = self.step - 1
-                self._arena_run = start(_kept_by_framework, lambda: done, splits=False, **{"parallel": True, **options})
+                own = self.checkpointer
+                keeps = getattr(own, "enable", getattr(own, "enable_checkpoint", True))
+                self._arena_run = start(_kept_by_framework if keeps else None, lambda: done, splits=False, **{"parallel": True, **options})
                 self._arena_run.resume()
             run, last = self._arena_run, not trainer_class.should_continue_training(self)
             run.begin()
