@@ -16,7 +16,7 @@ python=/usr/bin/python3 train=$ARENA_SRCDIR/tests/arena_py/train.py fake_chief=$
 export PYTHONDONTWRITEBYTECODE=1 OMP_NUM_THREADS=1
 
 # ---- its parts -------------------------------------------------------------------------------------------------------
-ok "its parts do what they say" env PYTHONPATH="$ARENA_SRCDIR/contrib/python" "$python" "$ARENA_SRCDIR/tests/arena_py/units.py"
+ok "its parts do what they say" env ARENA_SRCDIR="$ARENA_SRCDIR" PYTHONPATH="$ARENA_SRCDIR/contrib/python" "$python" "$ARENA_SRCDIR/tests/arena_py/units.py"
 ok "the adapters are called by what frameworks call" env PYTHONPATH="$ARENA_SRCDIR/contrib/python" "$python" "$ARENA_SRCDIR/tests/arena_py/adapters.py"
 is "$(env ARENA_DATA_DIR="$stage/share/slurm-arena" "$stage/bin/arena-args" --python)" "$stage/share/slurm-arena/python" "arena-args says where it is"
 ok "and there it is installed" test -r "$stage/share/slurm-arena/python/arena.py"

@@ -2,7 +2,7 @@
 """What slurm-arena does for arena-train, for a PyTorch script of your own: arena.py(7).
 
     import arena
-    run = arena.start(*arena.checkpoint("run.pt", model=model, optimizer=optimizer), model=model)
+    run = arena.start(*arena.checkpoint("run.pt", model=model, optimizer=optimizer), model=model, batch=512, micro_batch=8)
     data = run.batches(dataset, shuffle=1)
     for step in run.steps(10_000):
         for x, y in data:                        # this rank's micro-batches of the step
@@ -11,7 +11,7 @@
         optimizer.zero_grad()
 
 In a job of Arena's it tells how long steps take, saves and leaves when the job is signalled, and obeys the chief of a
-watched job between two steps: other micro-batch counts, parks, checks of devices and links. Elsewhere it only counts.
+watched job between two steps: other micro-batch counts, parks, checks of devices and links. Elsewhere it counts, deals, saves and loads.
 One file; it needs Python 3.8, and torch where ranks are several or devices are checked. What is said to the chief, and how, is
 watch/wire's (frames.h, sealed_line.h, meeting.h): this file follows it."""
 import collections
@@ -21,6 +21,8 @@ import datetime
 import functools
 import hashlib
 import hmac
+import inspect
+import io
 import json
 import multiprocessing.resource_tracker
 import multiprocessing.util
@@ -55,6 +57,11 @@ def _torch():
     return torch
 
 
+def _is_arenas(env):
+    """Whether Arena has planned the job, or somebody watches it."""
+    return "ARENA_PLAN" in env or "ARENA_WATCH_KEY" in env
+
+
 def _number(env, name, otherwise):
     text = env.get(name, "")
     return int(text) if re.fullmatch(r"[0-9]{1,18}", text) else otherwise
@@ -68,7 +75,7 @@ def _signals_to_leave(env):
 
 def worker_init_fn(_worker=0):
     """Of a DataLoader with workers: they outlive the signal, so that the step is done. run.batches() has it by itself."""
-    _stay(_signals_to_leave(os.environ) if "ARENA_PLAN" in os.environ or "ARENA_WATCH_KEY" in os.environ else ())
+    _stay(_signals_to_leave(os.environ) if _is_arenas(os.environ) else ())
 
 
 def _init_worker(own, signals, worker):
@@ -490,12 +497,18 @@ class _World:
         dist = self._distributed()
         if dist is None:
             if _number(env, "WORLD_SIZE", 1) > 1:
-                raise RuntimeError("arena.start() comes after torch.distributed.init_process_group()")
+                if _is_arenas(env):
+                    raise RuntimeError("arena.start() comes after torch.distributed.init_process_group()")
+                _say(f"WORLD_SIZE is {env['WORLD_SIZE']}, but torch.distributed has no process group: this run goes on as one rank alone")
             return
         self.rank, self.size = dist.get_rank(), dist.get_world_size()
-        if self.size > 1:
-            # Who is gone is noticed by the script's own group: here a rank may wait long, as for a validation of rank 0 alone.
+
+    def _own_group(self):
+        """Made by whatever comes first that all ranks do. Who is gone is noticed by the script's own group: here a rank may wait long,
+        as for a validation of rank 0 alone."""
+        if self._group is None:
             self._group = self.new_group(datetime.timedelta(hours=24), "gloo")
+        return self._group
 
     @staticmethod
     def _distributed():
@@ -506,8 +519,12 @@ class _World:
 
     @property
     def backend(self):
+        """"cpu:gloo,cuda:nccl" counts as nccl, and so does what is not chosen where there are GPUs."""
         dist = self._distributed()
-        return dist.get_backend() if dist else ""
+        name = dist.get_backend() if dist else ""
+        if name == "undefined":
+            return "nccl" if _torch().cuda.is_available() else "gloo"
+        return "nccl" if "nccl" in name else name
 
     def new_group(self, limit, backend):
         group = self._distributed().new_group(timeout=limit, backend=backend)
@@ -519,7 +536,7 @@ class _World:
             return list(values)
         torch = _torch()
         whole = torch.tensor(list(values), dtype=torch.float64)
-        torch.distributed.all_reduce(whole, group=group or self._group)
+        torch.distributed.all_reduce(whole, group=group or self._own_group())
         return whole.tolist()
 
     def meet(self, group=None):
@@ -530,14 +547,14 @@ class _World:
         if self.size == 1:
             return value
         box = [value]
-        _torch().distributed.broadcast_object_list(box, src=0, group=self._group)
+        _torch().distributed.broadcast_object_list(box, src=0, group=self._own_group())
         return box[0]
 
     def gather(self, value):
         if self.size == 1:
             return [value]
         all_values = [None] * self.size
-        _torch().distributed.all_gather_object(all_values, value, group=self._group)
+        _torch().distributed.all_gather_object(all_values, value, group=self._own_group())
         return all_values
 
 
@@ -864,7 +881,7 @@ class _Plan:
 
     def __init__(self, env, world, batch, micro_batch, parallel):
         self.is_given = "ARENA_PLAN" in env
-        self.is_active = self.is_given or "ARENA_WATCH_KEY" in env
+        self.is_active = _is_arenas(env)
         size = {name: _number(env, "ARENA_" + name, 1) for name in ("DP", "PP", "TP", "CP")} if self.is_given else {}
         self.stages, self.shards = size.get("PP", 1), size.get("TP", 1) * size.get("CP", 1)
         if not parallel:
@@ -955,6 +972,9 @@ class Run:
         """Numbers of the steps to do, from 0, over all lives of the job: each once. Saves every so many steps, at the end, and
         where the job is told to leave: then the process ends, with the code by which it comes back."""
         self.resume()
+        if self.step and self.rank == 0:
+            kept = f"{getattr(self._load, 'path', 'the checkpoint')} is of step {self.step}"
+            _say(f"nothing left to do: {kept}" if self.step >= number else f"{kept}: the run goes on from there")
         while self.step < number:
             self.begin()
             yield self.step
@@ -973,8 +993,8 @@ class Run:
     def batches(self, dataset, shuffle=None, **options):
         """This rank's micro-batches of data, to be iterated over once in each step. Sample n of step s is number s * batch + n of
         the data set, again and again, whatever the number of ranks and however micro-batches are dealt. `shuffle`: a seed, for
-        another order in each turn. `options` are those of torch's DataLoader."""
-        return _Batches(self, dataset, shuffle, options)
+        another order in each turn; None or False: none. `options` are those of torch's DataLoader."""
+        return _Batches(self, dataset, None if shuffle is False else shuffle, options)
 
     def backward(self, loss, by=None):
         """Of the mean loss of a micro-batch. `by` in place of Tensor.backward: accelerator.backward."""
@@ -1027,7 +1047,8 @@ class Run:
             return
         start = time.perf_counter()
         self._save(self.step)
-        self._all.meet()   # nobody leaves before all have saved
+        if self.is_active:
+            self._all.meet()   # nobody leaves before all have saved
         self._saved = self.step
         self._tell_restart(time.perf_counter() - start)
 
@@ -1273,7 +1294,7 @@ class _Batches:
             raise TypeError("arena: run.batches() takes a data set with a length, whose samples have numbers; for a stream use "
                             "run.micro_batches, and deal it out by the numbers that these are")
         if not run.micro_batch or not run.batch:
-            raise ValueError("arena: no plan says the micro-batch: arena.start(batch=..., micro_batch=...) does, outside of Arena")
+            raise ValueError("arena: outside of Arena no plan says the batch: say it by arena.start(..., batch=512, micro_batch=8)")
         self._run, self._dataset, self._shuffle, self._options = run, dataset, shuffle, options
         self._stream, self._next = None, None
 
@@ -1333,12 +1354,18 @@ def checkpoint(path, **objects):
             raise TypeError(f"arena.checkpoint: {name} is in pieces on its ranks, and this would keep one of them: give arena.start() a save "
                             "and a load of your own (torch.distributed.checkpoint)")
 
+        strange = _not_plain(bare(one).state_dict())
+        if strange:
+            raise TypeError(f"arena.checkpoint: the state of {name} has a {strange}, which torch.load(weights_only=True) does not take back, for it could "
+                            "run code of the file: give arena.start() a save and a load of your own")
+
     def save(step):
         torch = _torch()
         state = {name: bare(one).state_dict() for name, one in objects.items()}
         if torch.distributed.is_available() and torch.distributed.is_initialized() and torch.distributed.get_rank() != 0:
             return
-        with open(path + ".new", "wb") as file:
+        # No link that somebody has put there is followed.
+        with os.fdopen(os.open(path + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o666), "wb") as file:
             torch.save({"step": step, **state}, file)
             file.flush()
             os.fsync(file.fileno())
@@ -1347,14 +1374,51 @@ def checkpoint(path, **objects):
     def load():
         if not os.path.exists(path):
             return 0
-        state = _torch().load(path, map_location="cpu")
+        state = _load_plain(path)
         missing = sorted({"step", *objects} - set(state))
         if missing:
             raise RuntimeError(f"arena: {path} has no {', '.join(missing)}: it is the checkpoint of another script")
         for name, one in objects.items():
             bare(one).load_state_dict(state[name])
         return state["step"]
+    load.path = path
     return save, load
+
+
+def _load_plain(file):
+    """torch.load() that runs no code of the file, where torch can: before 2.0 weights_only is missing, or takes no floats."""
+    return _torch().load(file, map_location="cpu", **({"weights_only": True} if _takes_plain() else {}))
+
+
+def _takes_plain():
+    torch, file = _torch(), io.BytesIO()
+    if "weights_only" not in inspect.signature(torch.load).parameters:
+        return False
+    torch.save({"lr": 0.5}, file)
+    file.seek(0)
+    with contextlib.suppress(Exception):
+        torch.load(file, weights_only=True)
+        return True
+    return False
+
+
+def _not_plain(value):
+    """The name of a type in it that torch.load() would not take back without running code; else nothing."""
+    torch = _torch()
+    if type(value) in (int, float, str, bool, type(None), torch.Tensor, torch.nn.Parameter):
+        return None
+    if type(value) in (dict, collections.OrderedDict):
+        return _not_plain(list(value.keys())) or _not_plain(list(value.values()))
+    if type(value) in (list, tuple):
+        return next(filter(None, map(_not_plain, value)), None)
+    try:
+        file = io.BytesIO()
+        torch.save(value, file)
+        file.seek(0)
+        _load_plain(file)
+    except Exception:   # whatever pickle or torch has against it
+        return type(value).__name__
+    return None
 
 
 def _sync_one(path):

@@ -3,6 +3,7 @@
 import ast
 import contextlib
 import os
+import pathlib
 import signal
 import stat
 import subprocess
@@ -297,6 +298,52 @@ class Runs(unittest.TestCase):
         with self.assertRaisesRegex(RuntimeError, "ranks 0, 1: step 40; rank 2: step 0"):
             run.resume()
 
+    def test_lines_of_the_readme_train_outside_of_arena(self):
+        with open(os.path.join(os.environ["ARENA_SRCDIR"], "README.md")) as file:
+            lines = next(part for part in file.read().split("```") if "import arena" in part)
+        before = """import torch
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+dataset = [(torch.ones(4) * i, torch.ones(1)) for i in range(100)]
+loss_of = torch.nn.functional.mse_loss
+first = [one.clone() for one in model.parameters()]
+"""
+        behind = "\nprint(run.step, all((a != b).any() for a, b in zip(first, model.parameters())))\n"
+        env = {"WORLD_SIZE": "2", "PYTHONPATH": os.path.dirname(os.path.abspath(arena.__file__)), "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"}
+        alone = "arena: WORLD_SIZE is 2, but torch.distributed has no process group: this run goes on as one rank alone\n"
+        with tempfile.TemporaryDirectory() as folder:
+            for number, said, out in (("2", "", "2 True\n"), ("3", "arena: run.pt is of step 2: the run goes on from there\n", "3 True\n"),
+                                      ("3", "arena: nothing left to do: run.pt is of step 3\n", "3 True\n")):
+                self.assertEqual(lines.count("10_000"), 1)
+                life = subprocess.run([sys.executable, "-c", before + lines.replace("10_000", number) + behind], cwd=folder, env=env,
+                                      capture_output=True, text=True)
+                self.assertEqual((life.stdout, life.stderr), (out, alone + said))
+
+    def test_a_group_of_its_own_is_made_when_ranks_first_agree(self):
+        dist, made = unittest.mock.MagicMock(), []
+        dist.get_rank.return_value, dist.get_world_size.return_value, dist.get_backend.return_value = 0, 2, "gloo"
+        dist.new_group.side_effect = lambda **_: made.append(1)
+        with unittest.mock.patch.object(arena._World, "_distributed", staticmethod(lambda: dist)):
+            run = arena.start(lambda _: None, environment={})
+            self.assertEqual((list(run.steps(2)), made), ([0, 1], []))
+
+    def test_a_backend_of_several_counts_by_the_one_of_gpus(self):
+        dist = unittest.mock.MagicMock()
+        torch = unittest.mock.MagicMock()
+        with unittest.mock.patch.object(arena._World, "_distributed", staticmethod(lambda: dist)), \
+                unittest.mock.patch.object(arena, "_torch", lambda: torch):
+            dist.get_rank.return_value, dist.get_world_size.return_value = 0, 1
+            for name, cuda, device in (("nccl", True, "cuda"), ("cpu:gloo,cuda:nccl", True, "cuda"), ("undefined", True, "cuda"),
+                                       ("undefined", False, "cpu"), ("gloo", True, "cpu")):
+                dist.get_backend.return_value, torch.cuda.is_available.return_value = name, cuda
+                self.assertEqual(arena.start(environment={})._device, device, msg=name)
+
+    def test_shuffle_false_is_the_order_of_the_data(self):
+        run = arena.start(batch=4, micro_batch=2, environment={})
+        for shuffle in (None, False):
+            self.assertEqual([batch.tolist() for batch in run.batches(list(range(10)), shuffle=shuffle)], [[0, 1], [2, 3]])
+        self.assertNotEqual([batch.tolist() for batch in run.batches(list(range(10)), shuffle=0)], [[0, 1], [2, 3]])
+
     def test_more_ranks_without_a_process_group_are_refused(self):
         with self.assertRaisesRegex(RuntimeError, "after torch.distributed.init_process_group"):
             arena.start(environment={**PLAN, "WORLD_SIZE": "2"})
@@ -375,6 +422,48 @@ class Checkpoints(unittest.TestCase):
             with self.assertRaisesRegex(RuntimeError, "has no optimizer"):
                 arena.checkpoint(path, optimizer=other)[1]()
 
+    def test_it_is_loaded_so_that_no_code_of_it_is_run(self):
+        import torch
+        real, told = torch.load, []
+
+        def load(file, map_location=None, weights_only=False):
+            """torch 2's, as far as it is asked."""
+            told.append(weights_only)
+            found = real(file, map_location=map_location)
+            if weights_only and "path" in str(type(found).__module__):
+                raise RuntimeError("not plain")
+            return found
+        with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.object(torch, "load", load):
+            path = os.path.join(folder, "run.pt")
+            save, load = arena.checkpoint(path, model=self.State([7, 0.5, {"a": torch.ones(1)}]))
+            save(1)
+            self.assertEqual((load(), set(told)), (1, {True}))
+            with self.assertRaisesRegex(TypeError, "the state of model has a PosixPath"):
+                arena.checkpoint(path, model=self.State([{"a": pathlib.Path("/")}]))
+
+    def test_states_of_torch_come_back(self):
+        import torch
+        with tempfile.TemporaryDirectory() as folder:
+            def objects():
+                model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.BatchNorm1d(2))
+                optimizer = torch.optim.AdamW(model.parameters())
+                return {"model": model, "optimizer": optimizer, "schedule": torch.optim.lr_scheduler.StepLR(optimizer, 10),
+                        "scaler": torch.cuda.amp.GradScaler(enabled=False)}
+            first, second = objects(), objects()
+            first["model"](torch.ones(3, 2)).sum().backward()
+            first["optimizer"].step()
+            path = os.path.join(folder, "run.pt")
+            arena.checkpoint(path, **first)[0](3)
+            self.assertEqual(arena.checkpoint(path, **second)[1](), 3)
+            self.assertTrue(torch.equal(first["model"][0].weight, second["model"][0].weight))
+
+    def test_no_link_is_followed_where_it_writes(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path, aim = os.path.join(folder, "run.pt"), os.path.join(folder, "aim")
+            os.symlink(aim, path + ".new")
+            with self.assertRaises(OSError):
+                arena.checkpoint(path, model=self.State(7))[0](1)
+            self.assertFalse(os.path.exists(aim))
 
     def test_what_is_in_pieces_on_its_ranks_is_refused(self):
         sharded = type("FlatParameter", (), {})
