@@ -105,9 +105,9 @@ def _end_workers():
 # ---- the chief of a watched job: watch/wire -------------------------------------------------------------------------
 
 def _first_host(nodes):
-    """Of a host list: "n[3-5,7],m1" -> "n3"."""
-    found = re.match(r"([^,\[]*)(?:\[([0-9]+)[^\]]*\])?([^,\[]*)", nodes)
-    return found.group(1) + (found.group(2) or "") + (found.group(3) if found.group(2) else "")
+    """Of a host list: "n[3-5,7],m1" -> "n3", "r[1-2]n[3-4]" -> "r1n3"."""
+    first = re.match(r"(?:\[[^\]]*\]|[^,\[])*", nodes).group()
+    return re.sub(r"\[([0-9]+)[^\]]*\]", r"\1", first)
 
 
 def _meeting(env):
@@ -244,6 +244,8 @@ class _Link:
                 return False
             sock.settimeout(None)
             with self._lock:
+                if self._closed:
+                    return False
                 self._socket, self._up = sock, up
                 self._unsent.clear()
             self.heard.put(("up", None))
@@ -998,7 +1000,7 @@ class Run:
 
     def backward(self, loss, by=None):
         """Of the mean loss of a micro-batch. `by` in place of Tensor.backward: accelerator.backward."""
-        if self.is_active:
+        if self._is_timed:
             self._forward = self._clock.mark()
         weighted = loss * self.weight
         weighted.backward() if by is None else by(weighted)
@@ -1031,7 +1033,7 @@ class Run:
             return False
         words = self._due_words()
         sums = [float(self._told), float(bool(words)), float(self._tokens)]
-        if self._is_watched and self.world <= MOST_TIMED_RANKS:
+        if self._is_timed:
             mine = self._clock.step_s()
             sums += [mine if rank == self.rank else 0.0 for rank in range(self.world)]
         sums = self._all.sum(sums)
@@ -1075,6 +1077,11 @@ class Run:
             self._chief.close()
 
     # ---- inside
+
+    @property
+    def _is_timed(self):
+        """Whether micro-batches are; end() takes what they took."""
+        return self._is_watched and self.world <= MOST_TIMED_RANKS
 
     def _agreed(self, step):
         """The step that this rank has loaded, and every other."""
@@ -1232,7 +1239,7 @@ class Run:
     @contextlib.contextmanager
     def _micro_batch(self, last):
         inside, is_free = self._exchange(last)
-        if not self._is_watched:
+        if not self._is_timed:
             with inside:
                 yield
             return

@@ -5,10 +5,12 @@ import contextlib
 import os
 import pathlib
 import signal
+import socket
 import stat
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import unittest
 import unittest.mock
@@ -74,7 +76,7 @@ class Words(unittest.TestCase):
 
 class Meeting(unittest.TestCase):
     def test_the_first_host_of_a_list(self):
-        for nodes, host in (("n3", "n3"), ("a,b", "a"), ("n[3-5,7],m1", "n3"), ("n[01-02]-ib,b", "n01-ib"), ("", "")):
+        for nodes, host in (("n3", "n3"), ("a,b", "a"), ("n[3-5,7],m1", "n3"), ("n[01-02]-ib,b", "n01-ib"), ("r[1-2]n[3-4]", "r1n3"), ("r[1,3]n[03-04]x,y[1-2]", "r1n03x"), ("", "")):
             self.assertEqual(arena._first_host(nodes), host)
 
     def test_where_the_chief_is(self):
@@ -83,6 +85,26 @@ class Meeting(unittest.TestCase):
         self.assertEqual(arena._meeting(step), ("7.1.2", ["n2", "10.0.0.1"]))
         self.assertEqual(arena._meeting({**step, "SLURM_STEP_NUM_NODES": "1"}), ("7.1.2", ["127.0.0.1"]))
         self.assertEqual(arena._meeting({"ARENA_WATCH_CHIEF": "h"}), ("0.0.0", ["h"]))
+
+    def test_a_chief_that_is_found_behind_the_end_is_hung_up_on(self):
+        key = bytes(16)
+        with socket.socket() as server:
+            server.bind(("127.0.0.1", 0))
+            server.listen()
+            link = arena._Link.__new__(arena._Link)
+            with unittest.mock.patch.object(threading.Thread, "start"):
+                link.__init__(key, "7.0.0", [])
+            talk = threading.Thread(target=link._talk, args=((socket.AF_INET, socket.SOCK_STREAM, 0, "", server.getsockname()),), daemon=True)
+            talk.start()
+            with server.accept()[0] as chief, chief.makefile("rb") as lines:
+                chief.sendall(b"arena-watch 1 " + b"a" * 32 + b"\n")
+                own = arena._Seal(key, "up", "a" * 32).open(next(lines).rstrip(b"\n")).decode()
+                link.close()   # before it is welcome
+                chief.sendall(arena._Seal(key, "down", "a" * 32 + " " + own).seal(b"welcome"))
+                chief.settimeout(20)
+                self.assertEqual(lines.read(), b"")
+            talk.join(20)
+            self.assertTrue(link.heard.empty())
 
     def test_a_line_is_opened_once_and_in_order(self):
         key = bytes(16)
@@ -253,12 +275,31 @@ class Runs(unittest.TestCase):
 
     def test_gradients_of_two_ranks_count_by_micro_batches(self):
         """By hand what DistributedDataParallel does: the mean over ranks of what each has summed up."""
+        class Loss(float):
+            def __mul__(self, weight):
+                return Loss(float(self) * weight)
+
+            def backward(self):
+                summed.append(float(self))
         losses = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
-        whole = sum(losses) / len(losses)
         for counts in ([3, 3], [5, 1], [2, 4]):
-            weight = 2 / 6
-            ranks = [losses[:counts[0]], losses[counts[0]:]]
-            self.assertAlmostEqual(sum(sum(loss * weight for loss in rank) for rank in ranks) / 2, whole)
+            summed = []
+            for rank in range(2):
+                run = run_of(Ranks(2, rank), batch=24, micro_batch=4)
+                run._obey_split(run._parse("split " + ",".join(map(str, counts))))
+                self.assertEqual(len(run.micro_batches), counts[rank])
+                for number in run.micro_batches:
+                    run.backward(Loss(losses[number]))
+            self.assertEqual(len(summed), 6)
+            self.assertAlmostEqual(sum(summed) / 2, sum(losses) / len(losses))
+
+    def test_micro_batches_are_timed_only_where_their_times_are_told(self):
+        for most, steps in ((4096, 1), (1, 0)):
+            with unittest.mock.patch.object(arena, "MOST_TIMED_RANKS", most):
+                run = run_of(Ranks(2), batch=8, micro_batch=2)
+                run._is_watched = True
+                list(run.micro_batches)
+                self.assertEqual(len(run._clock._now), 2 * steps)
 
     def test_ranks_that_meet_in_a_micro_batch_have_as_many_each(self):
         fsdp = type("FullyShardedDataParallel", (), {"modules": lambda self: [self], "parameters": lambda self: iter(())})
