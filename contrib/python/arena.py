@@ -1514,6 +1514,8 @@ def lightning(folder, **options):
 
         def on_train_batch_start(self, trainer, pl_module, *_, **__):
             if self.leaves:   # not before: the Trainer counts a batch as done behind on_train_batch_end
+                # Said of the batch that is fetched and will not begin: were it kept, the next life would leave that batch out.
+                trainer.fit_loop.epoch_loop.batch_progress.is_last_batch = False
                 self.run.save()
                 self.run.leave()
             if not self.is_in_step:

@@ -79,21 +79,24 @@ class Lightning(unittest.TestCase):
         is_global_zero = True
 
         def __init__(self, callback, max_steps, done=0):
-            self.callback, self.max_steps, self.global_step, self.batches_done = callback, max_steps, done, 2 * done
+            self.callback, self.max_steps, self.global_step = callback, max_steps, done
+            self.progress = types.SimpleNamespace(completed=2 * done, is_last_batch=False)
+            self.fit_loop = types.SimpleNamespace(epoch_loop=types.SimpleNamespace(batch_progress=self.progress))
 
         def save_checkpoint(self, path):
             with open(path, "w") as file:
-                file.write(f"{self.global_step} {self.batches_done}")
+                file.write(f"{self.global_step} {self.progress.completed} {self.progress.is_last_batch}")
 
         def fit(self, at):
             self.callback.on_train_start(self, None)
             while self.global_step < self.max_steps:
                 for batch in range(2):
+                    self.progress.is_last_batch = self.progress.completed == 8   # of an epoch of nine, once it is fetched
                     self.callback.on_train_batch_start(self, None, None, batch)
                     self.global_step += batch
                     at(self.global_step, batch)
                     self.callback.on_train_batch_end(self, None, None, None, batch)
-                    self.batches_done += 1   # batch_progress.increment_completed()
+                    self.progress.completed += 1
             self.callback.on_train_end(self, None)
 
     def test_told_to_leave_it_saves_between_two_steps(self):
@@ -106,7 +109,7 @@ class Lightning(unittest.TestCase):
                 trainer.fit(lambda step, batch: (step, batch) == (3, 0) and tell())
             self.assertEqual((end.exception.code, trainer.global_step), (99, 4))
             with open(kept.path()) as file:
-                self.assertEqual(file.read(), "4 8")   # no batch is trained on twice
+                self.assertEqual(file.read(), "4 8 False")   # no batch is trained on twice, none is left out
             trainer = self.Trainer(arena.lightning(folder, environment=PLAN), 10, done=4)
             trainer.fit(lambda *_: None)
             self.assertEqual(trainer.callback.run.step, 10)
