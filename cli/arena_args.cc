@@ -341,7 +341,7 @@ constexpr Runtime runtimes[] = {
     {"apptainer", "--bind={0}:{0}:ro", ""},
     {"singularity", "--bind={0}:{0}:ro", ""},
     {"podman", "--volume={0}:{0}:ro", "--env-host --pid=host --ipc=host --network=host"},
-    {"enroot", "--mount={0}:{0}:ro", ""},
+    {"enroot", "--mount={0}:{0}:rbind,ro,x-create=dir", ""},
 };
 
 int tell_mounts(const std::string& name) {

@@ -65,7 +65,7 @@ refused 2 'megatron 0.5 is not known: its versions are 0.9 to before' args megat
 refused 2 'torchtitan 1.0 is not known: its versions are 0.2 to before' args torchtitan --version 1.0
 refused 2 'env has no versions' args env@1
 is "$(ARENA_DATA_DIR=/d arena-args --python)" /d/python "where arena.py is"
-for words in 'charliecloud --bind=P' 'apptainer --bind=P:P:ro' 'singularity --bind=P:P:ro' 'enroot --mount=P:P:ro' 'podman --volume=P:P:ro --env-host --pid=host --ipc=host --network=host'; do
+for words in 'charliecloud --bind=P' 'apptainer --bind=P:P:ro' 'singularity --bind=P:P:ro' 'enroot --mount=P:P:rbind,ro,x-create=dir' 'podman --volume=P:P:ro --env-host --pid=host --ipc=host --network=host'; do
     read -r runtime mount others <<<"$words"
     is "$(ARENA_DATA_DIR=/d arena-args --mounts "$runtime" | tail -n +2 | paste -sd' ')" "${mount//P//d/python}${others:+ $others}" \
         "what $runtime has to mount"

@@ -7,6 +7,7 @@ import sys
 import tempfile
 import types
 import unittest
+import unittest.mock
 import arena
 
 PLAN = {"ARENA_PLAN": "{}", "ARENA_PP": "1", "ARENA_DP": "1", "ARENA_TP": "1", "ARENA_MICRO_BATCH": "2", "ARENA_NUM_MICRO_BATCHES": "3",
@@ -31,8 +32,8 @@ class HuggingFace(unittest.TestCase):
 
         def __init__(self, callback, max_steps, done=0):
             self.callback, self.state = callback, types.SimpleNamespace(global_step=done, max_steps=max_steps)
-            self.control = types.SimpleNamespace(should_save=False, should_training_stop=False)
-            self.saved = []
+            self.control = types.SimpleNamespace(should_save=False, should_evaluate=False, should_training_stop=False)
+            self.saved, self.evaluated = [], []
 
         def call(self, event):
             self.control = getattr(self.callback, event)(None, self.state, self.control, model=None) or self.control
@@ -44,7 +45,10 @@ class HuggingFace(unittest.TestCase):
                 self.call("on_step_begin")
                 self.state.global_step += 1
                 at(self.state.global_step)
+                self.control.should_evaluate = self.state.global_step % 2 == 0
                 self.call("on_step_end")
+                if self.control.should_evaluate:
+                    self.evaluated.append(self.state.global_step)
                 if self.control.should_save or self.state.global_step == self.state.max_steps:
                     self.saved.append(self.state.global_step)
                     self.call("on_save")
@@ -58,7 +62,7 @@ class HuggingFace(unittest.TestCase):
         trainer = self.Trainer(arena.hugging_face(environment=PLAN), 10)
         with self.assertRaises(SystemExit) as end:
             trainer.train(lambda step: step == 4 and tell())
-        self.assertEqual((end.exception.code, trainer.saved), (99, [4]))
+        self.assertEqual((end.exception.code, trainer.saved, trainer.evaluated), (99, [4], [2]))   # a long evaluation would use up the grace
         trainer = self.Trainer(arena.hugging_face(environment=PLAN), 10, done=4)
         trainer.train(lambda step: step == 10 and tell())
         self.assertEqual((trainer.state.global_step, trainer.saved, trainer.callback.run.step), (10, [10], 10))
@@ -76,19 +80,23 @@ class Lightning(unittest.TestCase):
 
         def __init__(self, callback, max_steps, done=0):
             self.callback, self.max_steps, self.global_step = callback, max_steps, done
+            self.progress = types.SimpleNamespace(completed=2 * done, is_last_batch=False)
+            self.fit_loop = types.SimpleNamespace(epoch_loop=types.SimpleNamespace(batch_progress=self.progress))
 
         def save_checkpoint(self, path):
             with open(path, "w") as file:
-                file.write(str(self.global_step))
+                file.write(f"{self.global_step} {self.progress.completed} {self.progress.is_last_batch}")
 
         def fit(self, at):
             self.callback.on_train_start(self, None)
             while self.global_step < self.max_steps:
                 for batch in range(2):
+                    self.progress.is_last_batch = self.progress.completed == 8   # of an epoch of nine, once it is fetched
                     self.callback.on_train_batch_start(self, None, None, batch)
                     self.global_step += batch
                     at(self.global_step, batch)
                     self.callback.on_train_batch_end(self, None, None, None, batch)
+                    self.progress.completed += 1
             self.callback.on_train_end(self, None)
 
     def test_told_to_leave_it_saves_between_two_steps(self):
@@ -101,7 +109,7 @@ class Lightning(unittest.TestCase):
                 trainer.fit(lambda step, batch: (step, batch) == (3, 0) and tell())
             self.assertEqual((end.exception.code, trainer.global_step), (99, 4))
             with open(kept.path()) as file:
-                self.assertEqual(file.read(), "4")
+                self.assertEqual(file.read(), "4 8 False")   # no batch is trained on twice, none is left out
             trainer = self.Trainer(arena.lightning(folder, environment=PLAN), 10, done=4)
             trainer.fit(lambda *_: None)
             self.assertEqual(trainer.callback.run.step, 10)
@@ -132,9 +140,43 @@ class Accelerate(unittest.TestCase):
                         tell()
             self.assertEqual(sorted(os.listdir(folder)), ["step-8", "step-9"])
             os.mkdir(os.path.join(folder, "step-12.new"))   # what a kill left
+            os.mkdir(os.path.join(folder, "step-10.new"))
             accelerator = self.Accelerator()
             run = arena.accelerate(accelerator, folder, environment=PLAN)
-            self.assertEqual((next(run.steps(100)), accelerator.loaded), (9, "step-9"))
+            steps = run.steps(100, save_every=10)
+            self.assertEqual((next(steps), accelerator.loaded), (9, "step-9"))
+            self.assertEqual(next(steps), 10)
+            self.assertEqual(sorted(os.listdir(folder)), ["step-10", "step-9"])
+
+    def test_all_ranks_wait_until_what_a_kill_has_left_is_gone(self):
+        with tempfile.TemporaryDirectory() as folder:
+            stale, seen = os.path.join(folder, "step-1.new"), []
+            os.mkdir(stale)
+            accelerator = self.Accelerator()
+            accelerator.wait_for_everyone = lambda: seen.append(os.path.exists(stale))
+            for _ in arena.accelerate(accelerator, folder, environment=PLAN).steps(1):
+                pass
+            self.assertEqual((seen, os.listdir(folder)), ([False, True], ["step-1"]))
+
+    def test_what_is_written_is_synced_before_it_is_renamed(self):
+        with tempfile.TemporaryDirectory() as folder:
+            accelerator, synced = self.Accelerator(), []
+
+            def save_state(path):
+                os.makedirs(os.path.join(path, "inner"))
+                open(os.path.join(path, "inner", "file"), "w").close()
+            accelerator.save_state = save_state
+            with unittest.mock.patch.object(os, "fsync", lambda handle: synced.append(os.readlink(f"/proc/self/fd/{handle}")[len(folder):])):
+                for _ in arena.accelerate(accelerator, folder, environment=PLAN).steps(1):
+                    pass
+            self.assertEqual(synced, ["/step-1.new/inner/file", "/step-1.new/inner", "/step-1.new", ""])
+
+    def test_deepspeed_is_refused(self):
+        for kind in ("DEEPSPEED", types.SimpleNamespace(value="DEEPSPEED")):
+            accelerator = self.Accelerator()
+            accelerator.distributed_type = kind
+            with self.assertRaisesRegex(TypeError, "DeepSpeed steps inside of backward"):
+                arena.accelerate(accelerator, "/nonexistent", environment=PLAN)
 
 
 class Torchtitan(unittest.TestCase):
@@ -171,6 +213,22 @@ class Torchtitan(unittest.TestCase):
         trainer = under_arena(10, done=4, at=lambda step: step == 10 and tell())
         trainer.train()
         self.assertEqual((trainer.step, trainer.saved, trainer._arena_run.step), (10, [10], 10))
+
+    def test_without_its_checkpoints_it_dies_of_the_signal_as_ever(self):
+        before = signal.signal(signal.SIGUSR1, signal.SIG_DFL)
+        try:
+            for name in ("enable", "enable_checkpoint"):
+                handlers = []
+                trainer = arena.torchtitan(self.Trainer, environment=PLAN)(2, at=lambda _, to=handlers: to.append(signal.getsignal(signal.SIGUSR1)))
+                setattr(trainer.checkpointer, name, False)
+                trainer.train()
+                self.assertEqual(handlers, [signal.SIG_DFL] * 2)
+        finally:
+            signal.signal(signal.SIGUSR1, before)
+
+    def test_a_trainer_of_another_loop_is_refused(self):
+        with self.assertRaisesRegex(TypeError, "Old has no should_continue_training, close"):
+            arena.torchtitan(type("Old", (), {"train_step": lambda self: None}))
 
 
 class Megatron(unittest.TestCase):

@@ -1,14 +1,19 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """arena.py's parts, one rank and no cluster: t0450 runs it."""
 import ast
+import contextlib
 import os
+import pathlib
 import signal
+import socket
 import stat
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import unittest
+import unittest.mock
 import arena
 
 PLAN = {"ARENA_PLAN": "{}", "ARENA_PP": "1", "ARENA_DP": "1", "ARENA_TP": "1", "ARENA_MICRO_BATCH": "2", "ARENA_NUM_MICRO_BATCHES": "3",
@@ -17,9 +22,33 @@ PLAN = {"ARENA_PLAN": "{}", "ARENA_PP": "1", "ARENA_DP": "1", "ARENA_TP": "1", "
 
 class Ranks:
     """Stands for arena._World: one rank of several that nobody talks to."""
+    backend = ""
 
-    def __init__(self, size, rank=0):
-        self.size, self.rank = size, rank
+    def __init__(self, size, rank=0, gathered=None):
+        self.size, self.rank, self.gathered = size, rank, gathered
+
+    def gather(self, value):
+        return self.gathered or [value] * self.size
+
+    def sum(self, values, group=None):
+        return list(values)
+
+    def share(self, value):
+        return value
+
+    def meet(self, group=None):
+        pass
+
+
+def run_of(world, *words, **options):
+    """arena.start() on that rank."""
+    with unittest.mock.patch.object(arena, "_World", lambda *_: world):
+        return arena.start(*words, **{"environment": {}, **options})
+
+
+def module(name="Module", **content):
+    """Of a model, as far as arena looks at it."""
+    return type(name, (), {"modules": lambda self: [self], "parameters": lambda self: iter(()), **content})()
 
 
 def plan(world=1, batch=None, micro_batch=None, parallel=False, **env):
@@ -47,7 +76,7 @@ class Words(unittest.TestCase):
 
 class Meeting(unittest.TestCase):
     def test_the_first_host_of_a_list(self):
-        for nodes, host in (("n3", "n3"), ("a,b", "a"), ("n[3-5,7],m1", "n3"), ("n[01-02]-ib,b", "n01-ib"), ("", "")):
+        for nodes, host in (("n3", "n3"), ("a,b", "a"), ("n[3-5,7],m1", "n3"), ("n[01-02]-ib,b", "n01-ib"), ("r[1-2]n[3-4]", "r1n3"), ("r[1,3]n[03-04]x,y[1-2]", "r1n03x"), ("", "")):
             self.assertEqual(arena._first_host(nodes), host)
 
     def test_where_the_chief_is(self):
@@ -56,6 +85,26 @@ class Meeting(unittest.TestCase):
         self.assertEqual(arena._meeting(step), ("7.1.2", ["n2", "10.0.0.1"]))
         self.assertEqual(arena._meeting({**step, "SLURM_STEP_NUM_NODES": "1"}), ("7.1.2", ["127.0.0.1"]))
         self.assertEqual(arena._meeting({"ARENA_WATCH_CHIEF": "h"}), ("0.0.0", ["h"]))
+
+    def test_a_chief_that_is_found_behind_the_end_is_hung_up_on(self):
+        key = bytes(16)
+        with socket.socket() as server:
+            server.bind(("127.0.0.1", 0))
+            server.listen()
+            link = arena._Link.__new__(arena._Link)
+            with unittest.mock.patch.object(threading.Thread, "start"):
+                link.__init__(key, "7.0.0", [])
+            talk = threading.Thread(target=link._talk, args=((socket.AF_INET, socket.SOCK_STREAM, 0, "", server.getsockname()),), daemon=True)
+            talk.start()
+            with server.accept()[0] as chief, chief.makefile("rb") as lines:
+                chief.sendall(b"arena-watch 1 " + b"a" * 32 + b"\n")
+                own = arena._Seal(key, "up", "a" * 32).open(next(lines).rstrip(b"\n")).decode()
+                link.close()   # before it is welcome
+                chief.sendall(arena._Seal(key, "down", "a" * 32 + " " + own).seal(b"welcome"))
+                chief.settimeout(20)
+                self.assertEqual(lines.read(), b"")
+            talk.join(20)
+            self.assertTrue(link.heard.empty())
 
     def test_a_line_is_opened_once_and_in_order(self):
         key = bytes(16)
@@ -199,6 +248,26 @@ class Runs(unittest.TestCase):
                 life()
                 self.assertEqual((done, saved), ([0, 1, 2, 3, 4], [3, 5]))
 
+    def test_behind_its_last_step_signals_are_the_scripts_again(self):
+        heard = []
+        before = [signal.signal(number, lambda *_: heard.append(1)) for number in (signal.SIGTERM, signal.SIGUSR1)]
+        try:
+            run = arena.start(lambda _: None, environment=PLAN)
+            for _ in run.steps(1):
+                pass
+            os.kill(os.getpid(), signal.SIGTERM)
+            os.kill(os.getpid(), signal.SIGUSR1)
+            self.assertEqual(len(heard), 2)
+            run = arena.start(lambda _: None, environment=PLAN)
+            with self.assertRaises(SystemExit):
+                for _ in run.steps(2):
+                    os.kill(os.getpid(), signal.SIGTERM)
+            os.kill(os.getpid(), signal.SIGTERM)   # again, before the process has ended
+            self.assertEqual(len(heard), 2)
+        finally:
+            for number, handler in zip((signal.SIGTERM, signal.SIGUSR1), before):
+                signal.signal(number, handler)
+
     def test_a_script_that_saves_nothing_dies_of_the_signal_as_ever(self):
         signal.signal(signal.SIGUSR1, signal.SIG_DFL)
         arena.start(environment=PLAN)
@@ -206,12 +275,115 @@ class Runs(unittest.TestCase):
 
     def test_gradients_of_two_ranks_count_by_micro_batches(self):
         """By hand what DistributedDataParallel does: the mean over ranks of what each has summed up."""
+        class Loss(float):
+            def __mul__(self, weight):
+                return Loss(float(self) * weight)
+
+            def backward(self):
+                summed.append(float(self))
         losses = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
-        whole = sum(losses) / len(losses)
         for counts in ([3, 3], [5, 1], [2, 4]):
-            weight = 2 / 6
-            ranks = [losses[:counts[0]], losses[counts[0]:]]
-            self.assertAlmostEqual(sum(sum(loss * weight for loss in rank) for rank in ranks) / 2, whole)
+            summed = []
+            for rank in range(2):
+                run = run_of(Ranks(2, rank), batch=24, micro_batch=4)
+                run._obey_split(run._parse("split " + ",".join(map(str, counts))))
+                self.assertEqual(len(run.micro_batches), counts[rank])
+                for number in run.micro_batches:
+                    run.backward(Loss(losses[number]))
+            self.assertEqual(len(summed), 6)
+            self.assertAlmostEqual(sum(summed) / 2, sum(losses) / len(losses))
+
+    def test_micro_batches_are_timed_only_where_their_times_are_told(self):
+        for most, steps in ((4096, 1), (1, 0)):
+            with unittest.mock.patch.object(arena, "MOST_TIMED_RANKS", most):
+                run = run_of(Ranks(2), batch=8, micro_batch=2)
+                run._is_watched = True
+                list(run.micro_batches)
+                self.assertEqual(len(run._clock._now), 2 * steps)
+
+    def test_ranks_that_meet_in_a_micro_batch_have_as_many_each(self):
+        fsdp = type("FullyShardedDataParallel", (), {"modules": lambda self: [self], "parameters": lambda self: iter(())})
+        inside = module(modules=lambda self: [self, module("SyncBatchNorm")])
+        for model, env in ((fsdp(), {}), (type("Own", (fsdp,), {})(), {}), (module(set_requires_gradient_sync=lambda *_: None), {}), (inside, {}),
+                           (None, {"ARENA_ZERO_STAGE": "2"}), (None, {"ARENA_ZERO_STAGE": "3"})):
+            with self.assertRaisesRegex(ValueError, "3 micro-batches cannot be dealt evenly to 2 replicas"):
+                run_of(Ranks(2), model=model, batch=12, micro_batch=4, environment=env)
+            run = run_of(Ranks(2), model=model, batch=24, micro_batch=4, environment=env)
+            with self.assertRaises(ValueError):
+                run._parse("split 4,2")
+        with self.assertRaisesRegex(ValueError, "splits=False"):
+            run_of(Ranks(2), splits=False, batch=12, micro_batch=4)
+        self.assertEqual(run_of(Ranks(2), model=module(), batch=12, micro_batch=4).counts, [2, 1])
+        self.assertEqual(run_of(Ranks(2), model=module(), batch=24, micro_batch=4)._parse("split 4,2"), arena.Split([4, 2]))
+
+    def test_whole_gradients_are_kept_only_where_the_plan_has_memory_for_them(self):
+        def kept(env, **content):
+            told = []
+
+            def no_sync(_):
+                told.append("no_sync")
+                return contextlib.nullcontext()
+            model = module(**{"no_sync": no_sync, "set_requires_gradient_sync": lambda _, last: told.append(last), **content})
+            run = run_of(Ranks(2), model=model, parallel=True, batch=8, micro_batch=2, environment=env)
+            list(run.micro_batches)
+            return told
+        ddp = {"will_sync_module_buffers": lambda _: False}
+        planned = {**PLAN, "ARENA_DP": "2", "ARENA_NUM_MICRO_BATCHES": "2", "ARENA_GLOBAL_BATCH": "8"}
+        with unittest.mock.patch.object(arena.Run, "_meet_chief"):
+            for env in ({}, {**planned, "ARENA_ZERO_STAGE": "2"}, {**planned, "ARENA_ZERO_STAGE": "3"}):
+                self.assertEqual((kept(env), kept(env, **ddp)), ([], ["no_sync"]))
+            self.assertEqual(kept({**planned, "ARENA_ZERO_STAGE": "0"}), ["no_sync"])
+
+    def test_ranks_that_have_loaded_different_steps_stop(self):
+        run = run_of(Ranks(3, gathered=[40, 40, 0]), None, lambda: 40)
+        with self.assertRaisesRegex(RuntimeError, "ranks 0, 1: step 40; rank 2: step 0"):
+            run.resume()
+
+    def test_lines_of_the_readme_train_outside_of_arena(self):
+        with open(os.path.join(os.environ["ARENA_SRCDIR"], "README.md")) as file:
+            lines = next(part for part in file.read().split("```") if "import arena" in part)
+        before = """import torch
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+dataset = [(torch.ones(4) * i, torch.ones(1)) for i in range(100)]
+loss_of = torch.nn.functional.mse_loss
+first = [one.clone() for one in model.parameters()]
+"""
+        behind = "\nprint(run.step, all((a != b).any() for a, b in zip(first, model.parameters())))\n"
+        env = {"WORLD_SIZE": "2", "PYTHONPATH": os.path.dirname(os.path.abspath(arena.__file__)), "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"}
+        alone = "arena: WORLD_SIZE is 2, but torch.distributed has no process group: this run goes on as one rank alone\n"
+        with tempfile.TemporaryDirectory() as folder:
+            for number, said, out in (("2", "", "2 True\n"), ("3", "arena: run.pt is of step 2: the run goes on from there\n", "3 True\n"),
+                                      ("3", "arena: nothing left to do: run.pt is of step 3\n", "3 True\n")):
+                self.assertEqual(lines.count("10_000"), 1)
+                life = subprocess.run([sys.executable, "-c", before + lines.replace("10_000", number) + behind], cwd=folder, env=env,
+                                      capture_output=True, text=True)
+                self.assertEqual((life.stdout, life.stderr), (out, alone + said))
+
+    def test_a_group_of_its_own_is_made_when_ranks_first_agree(self):
+        dist, made = unittest.mock.MagicMock(), []
+        dist.get_rank.return_value, dist.get_world_size.return_value, dist.get_backend.return_value = 0, 2, "gloo"
+        dist.new_group.side_effect = lambda **_: made.append(1)
+        with unittest.mock.patch.object(arena._World, "_distributed", staticmethod(lambda: dist)):
+            run = arena.start(lambda _: None, environment={})
+            self.assertEqual((list(run.steps(2)), made), ([0, 1], []))
+
+    def test_a_backend_of_several_counts_by_the_one_of_gpus(self):
+        dist = unittest.mock.MagicMock()
+        torch = unittest.mock.MagicMock()
+        with unittest.mock.patch.object(arena._World, "_distributed", staticmethod(lambda: dist)), \
+                unittest.mock.patch.object(arena, "_torch", lambda: torch):
+            dist.get_rank.return_value, dist.get_world_size.return_value = 0, 1
+            for name, cuda, device in (("nccl", True, "cuda"), ("cpu:gloo,cuda:nccl", True, "cuda"), ("undefined", True, "cuda"),
+                                       ("undefined", False, "cpu"), ("gloo", True, "cpu")):
+                dist.get_backend.return_value, torch.cuda.is_available.return_value = name, cuda
+                self.assertEqual(arena.start(environment={})._device, device, msg=name)
+
+    def test_shuffle_false_is_the_order_of_the_data(self):
+        run = arena.start(batch=4, micro_batch=2, environment={})
+        for shuffle in (None, False):
+            self.assertEqual([batch.tolist() for batch in run.batches(list(range(10)), shuffle=shuffle)], [[0, 1], [2, 3]])
+        self.assertNotEqual([batch.tolist() for batch in run.batches(list(range(10)), shuffle=0)], [[0, 1], [2, 3]])
 
     def test_more_ranks_without_a_process_group_are_refused(self):
         with self.assertRaisesRegex(RuntimeError, "after torch.distributed.init_process_group"):
@@ -225,6 +397,47 @@ class Runs(unittest.TestCase):
         finally:
             arena._Chief.find_s = kept
         self.assertEqual(list(run.steps(2)), [0, 1])
+
+
+class Workers(unittest.TestCase):
+    """Of a DataLoader: Slurm signals them as it signals the rank."""
+    script = """
+import multiprocessing, os, subprocess, sys, arena
+data = list(range(600))
+if __name__ == "__main__":
+    method, whose = sys.argv[1:]
+    run = arena.start(lambda _: None)
+    options = dict(num_workers=2, multiprocessing_context=method)
+    if whose == "own":
+        import torch
+        batches = iter(torch.utils.data.DataLoader(data, batch_size=2, worker_init_fn=arena.worker_init_fn, **options))
+    else:
+        batches = run.batches(data, **options)
+    for step in run.steps(100):
+        for _ in run.micro_batches if whose == "own" else batches:
+            if whose == "own":
+                next(batches)
+            if step == 2 and not run._told:
+                pids = [str(process.pid) for process in multiprocessing.active_children()]
+                for name in ("USR1", "TERM"):
+                    subprocess.run(["kill", "-" + name, *pids, str(os.getpid())], check=True)   # by another process than their parent
+        if step == 2:
+            for process in multiprocessing.active_children():
+                process.join(0.2)
+            print(run._told, len(multiprocessing.active_children()))
+"""
+
+    def test_they_outlive_the_signal_and_end_with_the_rank(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "script.py")
+            with open(path, "w") as file:
+                file.write(self.script)
+            env = {**PLAN, "ARENA_REQUEUE_CODE": "99", "PATH": os.environ["PATH"], "PYTHONPATH": os.environ["PYTHONPATH"], "PYTHONDONTWRITEBYTECODE": "1"}
+            lives = [(words, subprocess.Popen([sys.executable, path, *words], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+                     for words in (("fork", "batches"), ("fork", "own"), ("spawn", "batches"))]
+            for words, life in lives:
+                out, error = life.communicate(timeout=120)
+                self.assertEqual((life.returncode, out, error), (99, "True 2\n", "arena: told to leave: saved after step 3\n"), msg=words)
 
 
 class Checkpoints(unittest.TestCase):
@@ -250,6 +463,48 @@ class Checkpoints(unittest.TestCase):
             with self.assertRaisesRegex(RuntimeError, "has no optimizer"):
                 arena.checkpoint(path, optimizer=other)[1]()
 
+    def test_it_is_loaded_so_that_no_code_of_it_is_run(self):
+        import torch
+        real, told = torch.load, []
+
+        def load(file, map_location=None, weights_only=False):
+            """torch 2's, as far as it is asked."""
+            told.append(weights_only)
+            found = real(file, map_location=map_location)
+            if weights_only and "path" in str(type(found).__module__):
+                raise RuntimeError("not plain")
+            return found
+        with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.object(torch, "load", load):
+            path = os.path.join(folder, "run.pt")
+            save, load = arena.checkpoint(path, model=self.State([7, 0.5, {"a": torch.ones(1)}]))
+            save(1)
+            self.assertEqual((load(), set(told)), (1, {True}))
+            with self.assertRaisesRegex(TypeError, "the state of model has a PosixPath"):
+                arena.checkpoint(path, model=self.State([{"a": pathlib.Path("/")}]))
+
+    def test_states_of_torch_come_back(self):
+        import torch
+        with tempfile.TemporaryDirectory() as folder:
+            def objects():
+                model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.BatchNorm1d(2))
+                optimizer = torch.optim.AdamW(model.parameters())
+                return {"model": model, "optimizer": optimizer, "schedule": torch.optim.lr_scheduler.StepLR(optimizer, 10),
+                        "scaler": torch.cuda.amp.GradScaler(enabled=False)}
+            first, second = objects(), objects()
+            first["model"](torch.ones(3, 2)).sum().backward()
+            first["optimizer"].step()
+            path = os.path.join(folder, "run.pt")
+            arena.checkpoint(path, **first)[0](3)
+            self.assertEqual(arena.checkpoint(path, **second)[1](), 3)
+            self.assertTrue(torch.equal(first["model"][0].weight, second["model"][0].weight))
+
+    def test_no_link_is_followed_where_it_writes(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path, aim = os.path.join(folder, "run.pt"), os.path.join(folder, "aim")
+            os.symlink(aim, path + ".new")
+            with self.assertRaises(OSError):
+                arena.checkpoint(path, model=self.State(7))[0](1)
+            self.assertFalse(os.path.exists(aim))
 
     def test_what_is_in_pieces_on_its_ranks_is_refused(self):
         sharded = type("FlatParameter", (), {})

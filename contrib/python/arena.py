@@ -2,7 +2,7 @@
 """What slurm-arena does for arena-train, for a PyTorch script of your own: arena.py(7).
 
     import arena
-    run = arena.start(*arena.checkpoint("run.pt", model=model, optimizer=optimizer), model=model)
+    run = arena.start(*arena.checkpoint("run.pt", model=model, optimizer=optimizer), model=model, batch=512, micro_batch=8)
     data = run.batches(dataset, shuffle=1)
     for step in run.steps(10_000):
         for x, y in data:                        # this rank's micro-batches of the step
@@ -11,7 +11,7 @@
         optimizer.zero_grad()
 
 In a job of Arena's it tells how long steps take, saves and leaves when the job is signalled, and obeys the chief of a
-watched job between two steps: other micro-batch counts, parks, checks of devices and links. Elsewhere it only counts.
+watched job between two steps: other micro-batch counts, parks, checks of devices and links. Elsewhere it counts, deals, saves and loads.
 One file; it needs Python 3.8, and torch where ranks are several or devices are checked. What is said to the chief, and how, is
 watch/wire's (frames.h, sealed_line.h, meeting.h): this file follows it."""
 import collections
@@ -21,7 +21,11 @@ import datetime
 import functools
 import hashlib
 import hmac
+import inspect
+import io
 import json
+import multiprocessing.resource_tracker
+import multiprocessing.util
 import os
 import queue
 import re
@@ -36,7 +40,7 @@ import time
 import zlib
 
 __version__ = "0.1.0"
-__all__ = ["start", "checkpoint", "Run", "hugging_face", "lightning", "accelerate", "torchtitan", "megatron"]
+__all__ = ["start", "checkpoint", "worker_init_fn", "Run", "hugging_face", "lightning", "accelerate", "torchtitan", "megatron"]
 
 LONGEST_PARK_S = 60
 LONGEST_CHECK_S = 60
@@ -53,17 +57,57 @@ def _torch():
     return torch
 
 
+def _is_arenas(env):
+    """Whether Arena has planned the job, or somebody watches it."""
+    return "ARENA_PLAN" in env or "ARENA_WATCH_KEY" in env
+
+
 def _number(env, name, otherwise):
     text = env.get(name, "")
     return int(text) if re.fullmatch(r"[0-9]{1,18}", text) else otherwise
 
 
+# ---- the signal to save and leave, which every process of a job gets --------------------------------------------------
+
+def _signals_to_leave(env):
+    return [getattr(signal, "SIG" + name, name) for name in dict.fromkeys((env.get("ARENA_CHECKPOINT_SIGNAL", "USR1"), "USR1", "TERM"))]
+
+
+def worker_init_fn(_worker=0):
+    """Of a DataLoader with workers: they outlive the signal, so that the step is done. run.batches() has it by itself."""
+    _stay(_signals_to_leave(os.environ) if _is_arenas(os.environ) else ())
+
+
+def _init_worker(own, signals, worker):
+    _stay(signals)
+    if own is not None:
+        own(worker)
+
+
+def _stay(signals):
+    for number in signals:
+        signal.signal(number, signal.SIG_IGN)
+
+
+def _end_workers():
+    """multiprocessing ends its daemons by SIGTERM at exit, and then waits for them without a limit: those that stay would hold it up."""
+    workers, end = [one for one in multiprocessing.active_children() if one.daemon], time.monotonic() + 0.5
+    if workers:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)   # torch's takes a worker that is killed for a failure
+    for worker in workers:
+        worker.terminate()
+    for worker in workers:
+        worker.join(max(end - time.monotonic(), 0))
+        if worker.is_alive():
+            worker.kill()
+
+
 # ---- the chief of a watched job: watch/wire -------------------------------------------------------------------------
 
 def _first_host(nodes):
-    """Of a host list: "n[3-5,7],m1" -> "n3"."""
-    found = re.match(r"([^,\[]*)(?:\[([0-9]+)[^\]]*\])?([^,\[]*)", nodes)
-    return found.group(1) + (found.group(2) or "") + (found.group(3) if found.group(2) else "")
+    """Of a host list: "n[3-5,7],m1" -> "n3", "r[1-2]n[3-4]" -> "r1n3"."""
+    first = re.match(r"(?:\[[^\]]*\]|[^,\[])*", nodes).group()
+    return re.sub(r"\[([0-9]+)[^\]]*\]", r"\1", first)
 
 
 def _meeting(env):
@@ -200,6 +244,8 @@ class _Link:
                 return False
             sock.settimeout(None)
             with self._lock:
+                if self._closed:
+                    return False
                 self._socket, self._up = sock, up
                 self._unsent.clear()
             self.heard.put(("up", None))
@@ -453,12 +499,18 @@ class _World:
         dist = self._distributed()
         if dist is None:
             if _number(env, "WORLD_SIZE", 1) > 1:
-                raise RuntimeError("arena.start() comes after torch.distributed.init_process_group()")
+                if _is_arenas(env):
+                    raise RuntimeError("arena.start() comes after torch.distributed.init_process_group()")
+                _say(f"WORLD_SIZE is {env['WORLD_SIZE']}, but torch.distributed has no process group: this run goes on as one rank alone")
             return
         self.rank, self.size = dist.get_rank(), dist.get_world_size()
-        if self.size > 1:
-            # Who is gone is noticed by the script's own group: here a rank may wait long, as for a validation of rank 0 alone.
+
+    def _own_group(self):
+        """Made by whatever comes first that all ranks do. Who is gone is noticed by the script's own group: here a rank may wait long,
+        as for a validation of rank 0 alone."""
+        if self._group is None:
             self._group = self.new_group(datetime.timedelta(hours=24), "gloo")
+        return self._group
 
     @staticmethod
     def _distributed():
@@ -469,8 +521,12 @@ class _World:
 
     @property
     def backend(self):
+        """"cpu:gloo,cuda:nccl" counts as nccl, and so does what is not chosen where there are GPUs."""
         dist = self._distributed()
-        return dist.get_backend() if dist else ""
+        name = dist.get_backend() if dist else ""
+        if name == "undefined":
+            return "nccl" if _torch().cuda.is_available() else "gloo"
+        return "nccl" if "nccl" in name else name
 
     def new_group(self, limit, backend):
         group = self._distributed().new_group(timeout=limit, backend=backend)
@@ -482,7 +538,7 @@ class _World:
             return list(values)
         torch = _torch()
         whole = torch.tensor(list(values), dtype=torch.float64)
-        torch.distributed.all_reduce(whole, group=group or self._group)
+        torch.distributed.all_reduce(whole, group=group or self._own_group())
         return whole.tolist()
 
     def meet(self, group=None):
@@ -493,14 +549,14 @@ class _World:
         if self.size == 1:
             return value
         box = [value]
-        _torch().distributed.broadcast_object_list(box, src=0, group=self._group)
+        _torch().distributed.broadcast_object_list(box, src=0, group=self._own_group())
         return box[0]
 
     def gather(self, value):
         if self.size == 1:
             return [value]
         all_values = [None] * self.size
-        _torch().distributed.all_gather_object(all_values, value, group=self._group)
+        _torch().distributed.all_gather_object(all_values, value, group=self._own_group())
         return all_values
 
 
@@ -827,7 +883,7 @@ class _Plan:
 
     def __init__(self, env, world, batch, micro_batch, parallel):
         self.is_given = "ARENA_PLAN" in env
-        self.is_active = self.is_given or "ARENA_WATCH_KEY" in env
+        self.is_active = _is_arenas(env)
         size = {name: _number(env, "ARENA_" + name, 1) for name in ("DP", "PP", "TP", "CP")} if self.is_given else {}
         self.stages, self.shards = size.get("PP", 1), size.get("TP", 1) * size.get("CP", 1)
         if not parallel:
@@ -848,6 +904,7 @@ class _Plan:
             if self.total * self.micro_batch != self.batch or self.total < self.replicas:
                 raise ValueError(f"arena: {self.batch} samples are not dealt to {self.replicas} replicas in micro-batches of "
                                  f"{self.micro_batch}")
+        self.has_whole_gradients = self.is_given and _number(env, "ARENA_ZERO_STAGE", 0) == 0   # on each rank
         self.tokens = _number(env, "ARENA_SEQ_LENGTH", 0) * (self.batch or 0)
 
     def _need_replicas(self, env):
@@ -867,6 +924,20 @@ class _Plan:
         return rank // self.shards % self.replicas
 
 
+def _why_even(env, model):
+    """Why each replica needs as many micro-batches as the others: ranks meet in each of them, and one that has fewer never comes to the
+    rest. Empty: they meet behind the last one alone."""
+    if _number(env, "ARENA_ZERO_STAGE", 0) >= 2:
+        return f"ARENA_ZERO_STAGE={env['ARENA_ZERO_STAGE']} gathers parameters or shards gradients in each micro-batch"
+    for module in model.modules() if hasattr(model, "modules") else ():
+        names = {cls.__name__ for cls in type(module).__mro__}
+        if "FullyShardedDataParallel" in names or hasattr(module, "set_requires_gradient_sync"):
+            return "FSDP gathers parameters in each micro-batch"
+        if "SyncBatchNorm" in names:
+            return "SyncBatchNorm sums up over ranks in each micro-batch"
+    return ""
+
+
 class Run:
     """What start() returns. `rank` and `world`; `replica` of `replicas`, the rank's place among data parallel ranks; `step`, done so
     far; `batch` and `micro_batch`, samples of a step and of a micro-batch; `total`, micro-batches of a step; `counts`, of each
@@ -884,8 +955,9 @@ class Run:
         self.weight = self.replicas / self.total
         self.step, self._saved = 0, -1
         self._told, self._tokens, self._forward = False, 0, None
+        self.signals, self._handlers = [], {}   # that tell it to leave; what the script did at them
         self._chief = self._check = None
-        self._is_watched, self._splits = False, splits
+        self._is_watched, self._splits = False, self._may_split(splits)
         self._device = self._find_device(device)
         self._clock = _ComputeClock(self._device == "cuda", self._all.size == 1)
         self._reporter = _Reporter(environment if self.rank == 0 else {})
@@ -902,6 +974,9 @@ class Run:
         """Numbers of the steps to do, from 0, over all lives of the job: each once. Saves every so many steps, at the end, and
         where the job is told to leave: then the process ends, with the code by which it comes back."""
         self.resume()
+        if self.step and self.rank == 0:
+            kept = f"{getattr(self._load, 'path', 'the checkpoint')} is of step {self.step}"
+            _say(f"nothing left to do: {kept}" if self.step >= number else f"{kept}: the run goes on from there")
         while self.step < number:
             self.begin()
             yield self.step
@@ -920,12 +995,12 @@ class Run:
     def batches(self, dataset, shuffle=None, **options):
         """This rank's micro-batches of data, to be iterated over once in each step. Sample n of step s is number s * batch + n of
         the data set, again and again, whatever the number of ranks and however micro-batches are dealt. `shuffle`: a seed, for
-        another order in each turn. `options` are those of torch's DataLoader."""
-        return _Batches(self, dataset, shuffle, options)
+        another order in each turn; None or False: none. `options` are those of torch's DataLoader."""
+        return _Batches(self, dataset, None if shuffle is False else shuffle, options)
 
     def backward(self, loss, by=None):
         """Of the mean loss of a micro-batch. `by` in place of Tensor.backward: accelerator.backward."""
-        if self.is_active:
+        if self._is_timed:
             self._forward = self._clock.mark()
         weighted = loss * self.weight
         weighted.backward() if by is None else by(weighted)
@@ -939,7 +1014,7 @@ class Run:
     def resume(self):
         """Loads, where there is something to be loaded; then what the chief asks before the first step."""
         if self._load is not None:
-            self.step = self._saved = int(self._load() or 0)
+            self.step = self._saved = self._agreed(int(self._load() or 0))
         if self._is_watched:
             if self._chief and self._env.get("ARENA_WATCH_PRECHECK") != "0":
                 self._chief.wait_for_precheck()
@@ -958,7 +1033,7 @@ class Run:
             return False
         words = self._due_words()
         sums = [float(self._told), float(bool(words)), float(self._tokens)]
-        if self._is_watched and self.world <= MOST_TIMED_RANKS:
+        if self._is_timed:
             mine = self._clock.step_s()
             sums += [mine if rank == self.rank else 0.0 for rank in range(self.world)]
         sums = self._all.sum(sums)
@@ -974,13 +1049,14 @@ class Run:
             return
         start = time.perf_counter()
         self._save(self.step)
-        self._all.meet()   # nobody leaves before all have saved
+        if self.is_active:
+            self._all.meet()   # nobody leaves before all have saved
         self._saved = self.step
         self._tell_restart(time.perf_counter() - start)
 
     def leave(self):
         """Ends this process, with the code by which an elastic job comes back."""
-        self.finish("ARENA_REQUEUE_CODE" in self._env)
+        self._close("ARENA_REQUEUE_CODE" in self._env)
         if self.rank == 0 and self._env.get("ARENA_LEFT_FILE"):
             open(self._env["ARENA_LEFT_FILE"], "w").close()   # launchers end with codes of their own
         self._all.meet()
@@ -988,14 +1064,42 @@ class Run:
             _say(f"told to leave: saved after step {self.step}")
         raise SystemExit(_number(self._env, "ARENA_REQUEUE_CODE", 128 + signal.SIGTERM))
 
-    def finish(self, reports=True):
-        """All steps of this life are done. A job that is cancelled has no plan any more that could be reported."""
+    def finish(self):
+        """All steps are done."""
+        self._close(True)
+        self._give_signals_back()
+
+    def _close(self, reports):
+        """A job that is cancelled has no plan any more that could be reported. Who leaves may be signalled again."""
         if reports:
             self._reporter.tell(last=True)
         if self._chief:
             self._chief.close()
 
     # ---- inside
+
+    @property
+    def _is_timed(self):
+        """Whether micro-batches are; end() takes what they took."""
+        return self._is_watched and self.world <= MOST_TIMED_RANKS
+
+    def _agreed(self, step):
+        """The step that this rank has loaded, and every other."""
+        ranks_of = collections.OrderedDict()
+        for rank, each in enumerate(self._all.gather(step)):
+            ranks_of.setdefault(each, []).append(rank)
+        if len(ranks_of) == 1:
+            return step
+        told = "; ".join(f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks[:8]))}{' and more' if len(ranks) > 8 else ''}: step {each}"
+                         for each, ranks in list(ranks_of.items())[:8])
+        raise RuntimeError(f"arena: ranks have loaded different checkpoints ({told}): keep them where all nodes see the same files")
+
+    def _may_split(self, splits):
+        why = _why_even(self._env, self._model) or ("" if splits else "splits=False")
+        if why and self.total % self.replicas:
+            raise ValueError(f"arena: {self.total} micro-batches cannot be dealt evenly to {self.replicas} replicas, and have to be: {why}; "
+                             f"choose a batch that {self.replicas} replicas x {self.micro_batch} samples divide")
+        return not why
 
     def _find_device(self, device):
         if device is None and self._model is not None:
@@ -1008,14 +1112,21 @@ class Run:
         """A script that saves nothing dies of them as ever: Arena requeues it from whatever it keeps itself."""
         if self._save is None:
             return
-        for name in dict.fromkeys((self._env.get("ARENA_CHECKPOINT_SIGNAL", "USR1"), "USR1", "TERM")):
-            number = getattr(signal, "SIG" + name, None)
-            if number is None:
-                raise RuntimeError(f"arena: ARENA_CHECKPOINT_SIGNAL={name} is the name of no signal")
-            try:
-                signal.signal(number, self._hear)
-            except ValueError:
-                raise RuntimeError("arena.start() is called by the main thread: only it can take the signal to save") from None
+        self.signals = _signals_to_leave(self._env)
+        if isinstance(self.signals[0], str):
+            raise RuntimeError(f"arena: ARENA_CHECKPOINT_SIGNAL={self.signals[0]} is the name of no signal")
+        try:
+            self._handlers = {number: signal.signal(number, self._hear) for number in self.signals}
+        except ValueError:
+            raise RuntimeError("arena.start() is called by the main thread: only it can take the signal to save") from None
+        multiprocessing.util.Finalize(None, _end_workers, exitpriority=100)   # before multiprocessing's own
+
+    def _give_signals_back(self):
+        """To the handlers that the script had. One that was not set by Python cannot be had again."""
+        for number, handler in self._handlers.items():
+            if handler is not None and signal.getsignal(number) == self._hear:
+                signal.signal(number, handler)
+        self._handlers = {}
 
     def _hear(self, *_):
         self._told = True
@@ -1110,12 +1221,15 @@ class Run:
 
     def _exchange(self, last):
         """(What keeps gradients on this rank until the last micro-batch; whether it goes forward, and backward, without an exchange.)
-        Only DistributedDataParallel is known so well: others fetch parameters as they go."""
+        Only DistributedDataParallel is known so well: others fetch parameters as they go. Gradients that FSDP keeps are whole, on each
+        rank: that has memory only where the plan counts whole ones."""
         model = self._model
         if self.replicas == 1:
             return contextlib.nullcontext(), (True, True)
+        is_known = hasattr(model, "will_sync_module_buffers")
+        if not is_known and not self._plan.has_whole_gradients:
+            return contextlib.nullcontext(), (False, False)
         if hasattr(model, "no_sync"):
-            is_known = hasattr(model, "will_sync_module_buffers")
             is_free = (is_known and not model.will_sync_module_buffers(), is_known and not last)
             return contextlib.nullcontext() if last else model.no_sync(), is_free
         if hasattr(model, "set_requires_gradient_sync"):
@@ -1125,7 +1239,7 @@ class Run:
     @contextlib.contextmanager
     def _micro_batch(self, last):
         inside, is_free = self._exchange(last)
-        if not self._is_watched:
+        if not self._is_timed:
             with inside:
                 yield
             return
@@ -1187,7 +1301,7 @@ class _Batches:
             raise TypeError("arena: run.batches() takes a data set with a length, whose samples have numbers; for a stream use "
                             "run.micro_batches, and deal it out by the numbers that these are")
         if not run.micro_batch or not run.batch:
-            raise ValueError("arena: no plan says the micro-batch: arena.start(batch=..., micro_batch=...) does, outside of Arena")
+            raise ValueError("arena: outside of Arena no plan says the batch: say it by arena.start(..., batch=512, micro_batch=8)")
         self._run, self._dataset, self._shuffle, self._options = run, dataset, shuffle, options
         self._stream, self._next = None, None
 
@@ -1196,7 +1310,7 @@ class _Batches:
         run, mine = self._run, self._run._mine()
         if self._stream is None or self._next != (run.step, mine):
             order = _Order(len(self._dataset), self._shuffle, run.batch, run.micro_batch, run.step, mine)
-            self._stream = iter(_torch().utils.data.DataLoader(self._dataset, batch_sampler=order, **self._options))
+            self._stream = self._fetch(order)
         self._next = None
         for number in mine:
             batch = next(self._stream)
@@ -1204,13 +1318,28 @@ class _Batches:
                 yield batch
         self._next = (run.step + 1, mine)
 
+    def _fetch(self, order):
+        """Signals wait for workers that are being started: they have nothing yet by which they stay."""
+        options, signals = dict(self._options), self._run.signals
+        if not options.get("num_workers") or not signals:
+            return iter(_torch().utils.data.DataLoader(self._dataset, batch_sampler=order, **options))
+        options["worker_init_fn"] = functools.partial(_init_worker, options.get("worker_init_fn"), signals)
+        if options.get("multiprocessing_context") is not None or multiprocessing.get_start_method() != "fork":
+            multiprocessing.resource_tracker.ensure_running()   # it would let SIGTERM through again as it starts
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+        try:
+            return iter(_torch().utils.data.DataLoader(self._dataset, batch_sampler=order, **options))
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
 
 def start(save=None, load=None, **options):
     """The Run of this process. Called on all ranks, after torch.distributed.init_process_group(), by the main thread.
     save(step): keeps the state after so many steps; called on all ranks. load(): takes it back and returns the step, or nothing.
     model: the module whose gradients are exchanged (DistributedDataParallel, FSDP), once a step.
     batch, micro_batch: samples, where no plan says them. device: "cuda" or "cpu", where model does not say it.
-    parallel: the script obeys all of the plan, not replicas alone. splits=False: each rank's count of micro-batches is fixed."""
+    parallel: the script obeys all of the plan, not replicas alone. splits=False: each rank's count of micro-batches is fixed, and the
+    same. It has to be where ranks meet in a forward or backward; of FSDP, ZeRO stages 2 and 3 and SyncBatchNorm that is known."""
     return Run(save, load, **options)
 
 
@@ -1232,12 +1361,18 @@ def checkpoint(path, **objects):
             raise TypeError(f"arena.checkpoint: {name} is in pieces on its ranks, and this would keep one of them: give arena.start() a save "
                             "and a load of your own (torch.distributed.checkpoint)")
 
+        strange = _not_plain(bare(one).state_dict())
+        if strange:
+            raise TypeError(f"arena.checkpoint: the state of {name} has a {strange}, which torch.load(weights_only=True) does not take back, for it could "
+                            "run code of the file: give arena.start() a save and a load of your own")
+
     def save(step):
         torch = _torch()
         state = {name: bare(one).state_dict() for name, one in objects.items()}
         if torch.distributed.is_available() and torch.distributed.is_initialized() and torch.distributed.get_rank() != 0:
             return
-        with open(path + ".new", "wb") as file:
+        # No link that somebody has put there is followed.
+        with os.fdopen(os.open(path + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o666), "wb") as file:
             torch.save({"step": step, **state}, file)
             file.flush()
             os.fsync(file.fileno())
@@ -1246,14 +1381,66 @@ def checkpoint(path, **objects):
     def load():
         if not os.path.exists(path):
             return 0
-        state = _torch().load(path, map_location="cpu")
+        state = _load_plain(path)
         missing = sorted({"step", *objects} - set(state))
         if missing:
             raise RuntimeError(f"arena: {path} has no {', '.join(missing)}: it is the checkpoint of another script")
         for name, one in objects.items():
             bare(one).load_state_dict(state[name])
         return state["step"]
+    load.path = path
     return save, load
+
+
+def _load_plain(file):
+    """torch.load() that runs no code of the file, where torch can: before 2.0 weights_only is missing, or takes no floats."""
+    return _torch().load(file, map_location="cpu", **({"weights_only": True} if _takes_plain() else {}))
+
+
+def _takes_plain():
+    torch, file = _torch(), io.BytesIO()
+    if "weights_only" not in inspect.signature(torch.load).parameters:
+        return False
+    torch.save({"lr": 0.5}, file)
+    file.seek(0)
+    with contextlib.suppress(Exception):
+        torch.load(file, weights_only=True)
+        return True
+    return False
+
+
+def _not_plain(value):
+    """The name of a type in it that torch.load() would not take back without running code; else nothing."""
+    torch = _torch()
+    if type(value) in (int, float, str, bool, type(None), torch.Tensor, torch.nn.Parameter):
+        return None
+    if type(value) in (dict, collections.OrderedDict):
+        return _not_plain(list(value.keys())) or _not_plain(list(value.values()))
+    if type(value) in (list, tuple):
+        return next(filter(None, map(_not_plain, value)), None)
+    try:
+        file = io.BytesIO()
+        torch.save(value, file)
+        file.seek(0)
+        _load_plain(file)
+    except Exception:   # whatever pickle or torch has against it
+        return type(value).__name__
+    return None
+
+
+def _sync_one(path):
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _sync(folder):
+    """All that is in it, then itself: a rename may reach the disk before what it names."""
+    for within, _, names in os.walk(folder, topdown=False):
+        for path in [os.path.join(within, name) for name in names] + [within]:
+            _sync_one(path)
 
 
 # ---- frameworks, which have a loop of their own -------------------------------------------------------------------------
@@ -1284,7 +1471,7 @@ def hugging_face(**options):
         def on_step_end(self, args, state, control, **_):
             self.leaves = self.run.end(state.global_step >= state.max_steps) and state.global_step < state.max_steps
             if self.leaves:
-                control.should_save = True
+                control.should_save, control.should_evaluate = True, False   # it would evaluate first
             return control
 
         def on_save(self, args, state, control, **_):
@@ -1309,7 +1496,7 @@ def lightning(folder, **options):
     class ArenaCallback(Callback):
         run = None
         done = -1      # steps, as the Trainer counts them
-        is_in_step = False
+        is_in_step = leaves = False
 
         def path(self):
             """Where it goes on from; None at the beginning."""
@@ -1326,6 +1513,11 @@ def lightning(folder, **options):
             self.run.resume()
 
         def on_train_batch_start(self, trainer, pl_module, *_, **__):
+            if self.leaves:   # not before: the Trainer counts a batch as done behind on_train_batch_end
+                # Said of the batch that is fetched and will not begin: were it kept, the next life would leave that batch out.
+                trainer.fit_loop.epoch_loop.batch_progress.is_last_batch = False
+                self.run.save()
+                self.run.leave()
             if not self.is_in_step:
                 self.run.begin()
             self.is_in_step = True
@@ -1334,9 +1526,7 @@ def lightning(folder, **options):
             if trainer.global_step == self.done:
                 return   # more micro-batches to come
             self.done, self.is_in_step = trainer.global_step, False
-            if self.run.end(trainer.global_step == trainer.max_steps) and trainer.global_step != trainer.max_steps:
-                self.run.save()
-                self.run.leave()
+            self.leaves = self.run.end(trainer.global_step == trainer.max_steps)
 
         def on_train_end(self, trainer, pl_module):
             self.run.finish()
@@ -1353,16 +1543,32 @@ def accelerate(accelerator, folder, model=None, **options):
         found = (re.fullmatch(r"step-([0-9]+)", name) for name in os.listdir(folder))
         return sorted(int(name.group(1)) for name in found if name)
 
+    kind = getattr(accelerator, "distributed_type", "")
+    if str(getattr(kind, "value", kind)) == "DEEPSPEED":
+        raise TypeError("arena.accelerate: DeepSpeed steps inside of backward, and scales the loss by itself, so that run.backward() and "
+                        "optimizer.step() are not its loop: use the Trainer of transformers and arena.hugging_face()")
+
     def path(step):
         return os.path.join(folder, f"step-{step}")
 
+    def clean():
+        """Of what a kill has left."""
+        for name in os.listdir(folder) if os.path.isdir(folder) else ():
+            if re.fullmatch(r"step-[0-9]+\.new", name):
+                shutil.rmtree(os.path.join(folder, name), ignore_errors=True)
+
     def save(step):
+        if accelerator.is_main_process:
+            clean()
+        accelerator.wait_for_everyone()
         accelerator.save_state(path(step) + ".new")
         accelerator.wait_for_everyone()
         if not accelerator.is_main_process:
             return
         if not os.path.exists(path(step)):
+            _sync(path(step) + ".new")
             os.replace(path(step) + ".new", path(step))
+            _sync_one(folder)
         for old in steps_kept()[:-2]:
             shutil.rmtree(path(old), ignore_errors=True)
 
@@ -1377,7 +1583,12 @@ def accelerate(accelerator, folder, model=None, **options):
 
 def torchtitan(trainer_class, **options):
     """The class of a Trainer of torchtitan, and one that is under Arena: Trainer = arena.torchtitan(Trainer). Its own checkpoints
-    are what it goes on from (checkpoint.enable)."""
+    are what it goes on from (checkpoint.enable); without them it dies of the signal as ever."""
+    missing = [name for name in ("train_step", "should_continue_training", "close") if not callable(getattr(trainer_class, name, None))]
+    if missing:
+        raise TypeError(f"arena.torchtitan: {trainer_class.__name__} has no {', '.join(missing)}: it is no Trainer of torchtitan, or of a "
+                        "release whose loop does not ask should_continue_training() between steps")
+
     class ArenaTrainer(trainer_class):
         _arena_run = None
         _arena_leaves = False
@@ -1385,7 +1596,9 @@ def torchtitan(trainer_class, **options):
         def train_step(self, *words, **more):
             if self._arena_run is None:
                 done = self.step - 1
-                self._arena_run = start(_kept_by_framework, lambda: done, splits=False, **{"parallel": True, **options})
+                own = self.checkpointer
+                keeps = getattr(own, "enable", getattr(own, "enable_checkpoint", True))
+                self._arena_run = start(_kept_by_framework if keeps else None, lambda: done, splits=False, **{"parallel": True, **options})
                 self._arena_run.resume()
             run, last = self._arena_run, not trainer_class.should_continue_training(self)
             run.begin()
@@ -1424,7 +1637,7 @@ def megatron(handler=None, **options):
     def signals_received():
         leaves = run.end()
         if leaves:
-            run.finish()
+            run._close(True)
         run.begin()
         return [leaves] + list(own())
     handler.signals_received = signals_received
