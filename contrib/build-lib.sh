@@ -133,7 +133,11 @@ stage_build() {
         fi
         # contrib/quickstart builds what its loop runs.
         local target=install
-        [[ -e arena-simulation ]] || target=install-loop
+        if [[ -e arena-simulation ]]; then
+            make -s -j"$build_jobs" all >stage.log 2>&1 || exit 1
+        else
+            target=install-loop
+        fi
         make -s "$target" DESTDIR= prefix="$build/stage" sysconfdir="$build/stage/etc" >stage.log 2>&1 && touch stage/.staged
     )
 }

@@ -441,6 +441,10 @@ TEST(a_node_that_sleeps_again_without_having_been_up_did_not_boot) {
     (void)scene.at(50, {waking});
     (void)scene.at(500, {asleep});  // nobody has looked meanwhile
     ck_assert(!scene.view.is(unbooted, 0));
+    (void)scene.at(510, {waking});
+    (void)scene.at(515, {NodePower::falling_asleep});  // PowerDownOnIdle, after its job's end
+    (void)scene.at(520, {asleep});
+    ck_assert(!scene.view.is(unbooted, 0));
 }
 
 }  // namespace

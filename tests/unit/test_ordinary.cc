@@ -84,7 +84,7 @@ TEST(a_job_has_an_offer_for_each_type_that_its_nodes_have) {
     ck_assert(offers.size() == 2 && offers[0].grid == (Grid{"a40", 2, 2, 1}) &&
               offers[1].grid == (Grid{"h100", 2, 2, 1}));
     ck_assert(state.ordinary && state.id == 7 && state.priority == 12 && state.age_s == 500);
-    ck_assert(state.cpus_per_gpu == 3 && state.memory_mb_per_gpu == 4000);
+    ck_assert(state.cpus_per_gpu == 2 && state.memory_mb_per_gpu == 4000);
     ck_assert(state.time_limit_s == 3600 && state.remaining_iterations == 3600);
     job.memory_is_per_cpu = true;
     ck_assert(state_of(job, cluster())->first.memory_mb_per_gpu == 20000);

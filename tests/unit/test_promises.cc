@@ -837,6 +837,48 @@ TEST(an_ordinary_job_whose_nodes_come_free_later_is_promised_anew) {
     ck_assert(due_s(2300, false, 700) > 0);
 }
 
+// Its id changes whenever one of them starts.
+TEST(ordinary_jobs_of_other_nodes_move_no_promise) {
+    Round round = nodes_of_four(2);
+    round.snapshot.node_sets = {{0}, {1}};
+    JobState busy = running(1, {0}, 4, 1000);
+    add(round, busy);
+    add(round, job_of(2, 1000, 5000), {offer_of(4, 1)});
+    JobState other = running(3, {1}, 4, 1000);
+    other.node_set = 1;
+    add(round, other);
+    PromiseBook book(PromiseRules{.depth = 10, .slack = slack});
+    double due_s = 0;
+    for (JobId id = 10; id < 15; ++id) {
+        JobState ordinary = job_of(id, 5000, 700);
+        ordinary.ordinary = true;
+        ordinary.node_set = 1;
+        round.offers[id] = {offer_of(4, 1)};
+        round.snapshot.jobs.push_back(std::move(ordinary));
+        round.snapshot.jobs[0].time_limit_s += 500;  // somebody raises its limit
+        book.give(round.snapshot, round.offers, round.options);
+        if (due_s == 0) due_s = round.snapshot.jobs[1].due_s;
+        ck_assert(due_s > 0 && round.snapshot.jobs[1].due_s == due_s);
+        round.snapshot.jobs.pop_back();
+    }
+}
+
+// A long epilog, say.
+TEST(who_has_outlived_its_end_holds_its_gpus_all_the_same) {
+    Round round = nodes_of_four(1);
+    give_to_node(round.snapshot.nodes, 0, -4, -4, 0);
+    round.snapshot.others.push_back({.job = 900, .end_s = now_s + 10, .parts = {{0, 4, 4, 0}}});
+    JobState job = job_of(2, 1000, 5000);
+    job.ordinary = true;
+    add(round, job, {offer_of(4, 1)});
+    PromiseBook book(PromiseRules{.depth = 10, .slack = slack});
+    for (const double at_s : {0, 100, 200, 300, 400}) {
+        round.snapshot.time_s = now_s + at_s;
+        book.give(round.snapshot, round.offers, round.options);
+        ck_assert(round.snapshot.jobs[0].due_s > round.snapshot.time_s);
+    }
+}
+
 }  // namespace
 
 int main() { return arena::test::run_suite(); }

@@ -144,9 +144,10 @@ enum class Fence { none, reserved, drained };
 
 /// Of a node that is not simply awake.
 enum class NodePower {
-    asleep,    ///< a job would wake it up
-    waking,    ///< it boots, for a job or by an administrator's word
-    unbooted,  ///< it did not within ResumeTimeout, a moment ago: see BootBook
+    asleep,          ///< a job would wake it up
+    falling_asleep,  ///< and will be, by Slurm's or an administrator's word
+    waking,          ///< it boots, for a job or by an administrator's word
+    unbooted,        ///< it did not within ResumeTimeout, a moment ago: see BootBook
 };
 
 /// What a node's record says for Arena.

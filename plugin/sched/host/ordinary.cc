@@ -110,10 +110,11 @@ std::optional<std::pair<JobState, std::vector<Offer>>> state_of(const OrdinaryJo
     state.submit_s = job.submit_s;
     state.age_s = std::max(snapshot.time_s - job.eligible_s, 0.0);
     state.max_gpus = INT64_MAX;
-    state.cpus_per_gpu = rounded_up(job.cpus, grid.gpus());
+    // Rounded down: what asks for all of a node is to find room there.
+    state.cpus_per_gpu = job.cpus / grid.gpus();
     const std::int64_t cpus_per_node = rounded_up(job.cpus, grid.nodes);
     state.memory_mb_per_gpu =
-        rounded_up(job.memory_mb * (job.memory_is_per_cpu ? cpus_per_node : 1), grid.gpus_per_node);
+        job.memory_mb * (job.memory_is_per_cpu ? cpus_per_node : 1) / grid.gpus_per_node;
     state.node_set = job.node_set;
     state.time_limit_s = job.time_limit_s > 0 ? job.time_limit_s : year_s;
     state.remaining_iterations = state.time_limit_s;

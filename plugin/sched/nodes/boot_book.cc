@@ -21,7 +21,7 @@ void BootBook::learn(Known& known, double now_s) {
 }
 
 /// slurmctld has a node that did not boot DOWN for as long as nothing answers there: what is seen
-/// may be no more than that it sleeps again.
+/// may be no more than that it sleeps again. One that somebody powers down falls asleep first.
 void BootBook::take_in(const NodeState& node, std::optional<NodePower> power, double now_s) {
     if (!power && !known_.contains(node.name)) return;
     Known& known = known_[node.name];
@@ -33,7 +33,7 @@ void BootBook::take_in(const NodeState& node, std::optional<NodePower> power, do
     const bool sleeps_again =
         known.waking_since_s && power == NodePower::asleep && now_s <= known.seen_s + near_looks_s;
     if (power == NodePower::unbooted || sleeps_again) known.failed_s = now_s;
-    if (power == NodePower::asleep) known.asleep_s = now_s;
+    if (power == NodePower::asleep || power == NodePower::falling_asleep) known.asleep_s = now_s;
     known.seen_s = now_s;
     if (power != NodePower::waking)
         known.waking_since_s.reset();

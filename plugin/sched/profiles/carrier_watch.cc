@@ -131,7 +131,8 @@ std::string CarrierWatch::progress_of(const Seen& seen) {
 CarrierNews::Going CarrierWatch::going_on(const Seen& seen, const ClusterView& view) {
     Watched& watched = seen.watched;
     const std::string& node = seen.carrier.node;
-    const bool boots = is(view, NodePower::asleep, node) || is(view, NodePower::waking, node);
+    const bool boots = is(view, NodePower::asleep, node) || is(view, NodePower::waking, node) ||
+                       is(view, NodePower::falling_asleep, node);
     if (std::exchange(watched.boots, boots) && !boots) watched.booted_s = seen.now_s;
     if (!boots) return {progress_of(seen), false, watched.booted_s};
     const double left_s = view.snapshot.nodes[*node_named(view, node)].boot_s;

@@ -53,7 +53,8 @@ std::optional<NodePower> power_of(const node_record_t* node) {
     if (IS_NODE_DOWN(node) && node->reason && text_of(node->reason).starts_with(not_resumed))
         return NodePower::unbooted;
     if (IS_NODE_POWERING_UP(node) || IS_NODE_POWER_UP(node)) return NodePower::waking;
-    if (IS_NODE_POWERED_DOWN(node) || IS_NODE_POWERING_DOWN(node)) return NodePower::asleep;
+    if (IS_NODE_POWERING_DOWN(node)) return NodePower::falling_asleep;
+    if (IS_NODE_POWERED_DOWN(node)) return NodePower::asleep;
     return std::nullopt;
 }
 

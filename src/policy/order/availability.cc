@@ -69,8 +69,9 @@ Availability::Availability(const Problem& problem)
             give(job.nodes[n], leaves_s_[j], job.current->grid.gpus_on(n), job);
     }
     for (const Occupied& held : snapshot.others) {
+        // Who has outlived its end holds its GPUs all the same.
         const double in_s =
-            std::isfinite(held.end_s) ? std::max(held.end_s - snapshot.time_s, 0.0) : year_s;
+            std::isfinite(held.end_s) ? std::max(held.end_s - snapshot.time_s, 1.0) : year_s;
         for (const Occupied::Part& part : held.parts) {
             // What was taken off a node that is closed comes back when it does.
             const NodeState& node = snapshot.nodes[part.node];

@@ -293,7 +293,8 @@ void PromiseBook::give(Snapshot& snapshot, const Offers& offers, const PolicyOpt
             if (job.ordinary && start.in_s > 0) forget_missed(job.id, snapshot.time_s);
             if (heads[i]) promise(job, promise_of(*task, start, ahead, snapshot.time_s));
         }
-        ahead.push_back(job.id);
+        // Who stands behind one that wants its nodes has no promise, and others' are not moved.
+        if (!job.ordinary) ahead.push_back(job.id);
     }
     erase_if(
         [&](const auto& entry) { return !entry.second.started && !first.contains(entry.first); });
