@@ -60,7 +60,7 @@ model() { printf '%s\n' "name: m$1" 'family: gpt' 'layers: 2' "hidden: $1" 'head
 # for_project SIZE OPTIONS...: a job of one GPU, in the account project
 for_project() { as_user sbatch --parsable -A project -o /dev/null --chdir=/ --arena-model="$work/m$1.yaml" --arena-batch=8 --arena-gpus=1 "${@:2}" "$work/trainer"; }
 usage() { sshare -n -P -A project -o RawUsage | head -n 1; }
-paid() { sacct -a -n -X -P -S now-1hour --name arena-profile -o Account,User,State,ElapsedRaw | grep -q "^project|arena|$1"; }
+paid() { sacct -a -n -X -P -S now-1hour --name arena-profile -o Account,User,State,ElapsedRaw | grep -qE "^project\|arena\|($1)"; }
 model 132
 model 136
 ok "the user works in another account, too" sacctmgr -i add account project
@@ -72,8 +72,9 @@ ok "a job of the account waits for its profile" wait_for_reason "$job" 'profilin
 carrier=$(squeue -h -n arena-profile -t all -o %i | sort -n | tail -n 1)   # its run may be over
 is "$(job_field "$carrier" Account)" project "the profile run is in its account"
 like "$(job_field "$carrier" UserId)" '^arena\(' "and the service user's job"
-scancel "$job"
-ok "and charged to it in slurmdbd" wait_until 'paid COMPLETED' 60
+ok "it takes its time" wait_until '[[ $(job_field "$carrier" RunTime) > 00:00:00 ]]'
+scancel "$job"   # and the run with it, if it is not over
+ok "and charged to it in slurmdbd" wait_until 'paid "COMPLETED|CANCELLED"' 60
 ok "and in fair share, though the job itself never ran" wait_until '(($(usage) > 0))' 60
 ok "the account allows jobs of one minute" sacctmgr -i modify account project set MaxWall=1
 ok "and slurmctld knows" wait_until "scontrol show assoc_mgr flags=assoc accounts=project | grep -q 'MaxWallPJ=1'"
