@@ -3,9 +3,11 @@
 #include "plugin/sched/host/ordinary.h"
 
 #include <algorithm>
-#include <charconv>
+#include <cstdint>
 #include <map>
 #include <string_view>
+
+#include "base/text.h"
 
 namespace arena {
 namespace {
@@ -15,34 +17,20 @@ struct Gpus {
     std::int64_t count = 0;
 };
 
-std::vector<std::string_view> split(std::string_view text, std::string_view at) {
-    std::vector<std::string_view> parts;
-    while (!text.empty()) {
-        const std::size_t end = std::min(text.find_first_of(at), text.size());
-        parts.push_back(text.substr(0, end));
-        text.remove_prefix(std::min(end + 1, text.size()));
-    }
-    return parts;
-}
-
-std::optional<std::int64_t> number(std::string_view text) {
-    std::int64_t value = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error != std::errc() || end != text.data() + text.size() || value < 1) return std::nullopt;
-    return value;
-}
-
 /// Of "cpu:2,gres/gpu:a100:4": each release writes it with other signs in between. Nothing where
 /// it has no GPUs, or several types of them.
 std::optional<Gpus> gpus_in(std::string_view tres) {
     std::optional<Gpus> found;
-    for (const std::string_view item : split(tres, ",")) {
-        std::vector<std::string_view> words = split(item, ":/=");
+    std::string alike(tres);
+    for (char& c : alike)
+        if (c == '/' || c == '=') c = ':';
+    for (const std::string_view item : split(alike, ',')) {
+        std::vector<std::string_view> words = split(item, ':');
         if (!words.empty() && words.front() == "gres") words.erase(words.begin());
         if (words.empty() || words.front() != "gpu") continue;
         if (found || words.size() > 3) return std::nullopt;
         found.emplace();
-        const std::optional<std::int64_t> count = number(words.back());
+        const std::optional<std::int64_t> count = parse_integer(words.back(), 1, INT64_MAX);
         found->count = words.size() == 1 ? 1 : count.value_or(1);
         if (words.size() == 3 || (words.size() == 2 && !count)) found->type = words[1];
     }
