@@ -8,24 +8,34 @@ cli/elastic_script.inc: contrib/launchers/elastic.sh cli/local.mk
 	printf ')arena"\n' >>$@.new && mv $@.new $@
 cli/arena_args.$(OBJEXT): cli/elastic_script.inc
 CLEANFILES += cli/elastic_script.inc
-arena_SOURCES = \
-	cli/main.cc \
+# What each of arena, arena-simulation and arena-lab has; and who simulates.
+cli_sources = \
 	cli/common/ask.h cli/common/ask.cc \
 	cli/common/cli.h \
 	cli/common/common.cc \
-	cli/common/moment.h cli/common/moment.cc \
 	cli/common/program.h cli/common/program.cc \
 	cli/common/wrap.h \
+	cli/planning/plan_input.h cli/planning/plan_input.cc \
+	cli/planning/plan_store.h cli/planning/plan_store.cc \
+	cli/planning/site_tables.h cli/planning/site_tables.cc \
+	cli/simulation/commands.h \
+	# end
+simulate_sources = \
+	cli/simulation/planned_throughputs.h cli/simulation/planned_throughputs.cc \
+	cli/simulation/simulate_command.cc \
+	cli/simulation/simulate_input.h cli/simulation/simulate_input.cc \
+	cli/simulation/simulate_options.h cli/simulation/simulate_options.cc \
+	# end
+arena_SOURCES = \
+	cli/main.cc \
+	$(cli_sources) \
+	cli/common/moment.h cli/common/moment.cc \
 	cli/planning/commands.h \
 	cli/planning/evaluate_command.cc \
 	cli/planning/measure_command.cc \
 	cli/planning/models_command.cc \
 	cli/planning/plan_array.h cli/planning/plan_array.cc \
 	cli/planning/plan_command.cc \
-	cli/planning/plan_input.h cli/planning/plan_input.cc \
-	cli/planning/plan_store.h cli/planning/plan_store.cc \
-	cli/planning/site_tables.h cli/planning/site_tables.cc \
-	cli/simulation/commands.h \
 	cli/cluster/ask_scheduler.h cli/cluster/ask_scheduler.cc \
 	cli/cluster/commands.h \
 	cli/cluster/config_command.cc \
@@ -60,19 +70,8 @@ arena_LDADD = $(arrays_libs) libarena_exporter.la libarena_html.la $(planning_li
 pkglibexec_PROGRAMS += arena-simulation
 arena_simulation_SOURCES = \
 	cli/simulation/main.cc \
-	cli/common/ask.h cli/common/ask.cc \
-	cli/common/cli.h \
-	cli/common/common.cc \
-	cli/common/program.h cli/common/program.cc \
-	cli/common/wrap.h \
-	cli/planning/plan_input.h cli/planning/plan_input.cc \
-	cli/planning/plan_store.h cli/planning/plan_store.cc \
-	cli/planning/site_tables.h cli/planning/site_tables.cc \
-	cli/simulation/commands.h \
-	cli/simulation/planned_throughputs.h cli/simulation/planned_throughputs.cc \
-	cli/simulation/simulate_command.cc \
-	cli/simulation/simulate_input.h cli/simulation/simulate_input.cc \
-	cli/simulation/simulate_options.h cli/simulation/simulate_options.cc \
+	$(cli_sources) \
+	$(simulate_sources) \
 	cli/simulation/snapshot_command.cc \
 	cli/simulation/trace_command.cc \
 	# end

@@ -5,19 +5,8 @@ check_PROGRAMS += arena-lab
 arena_lab_SOURCES = \
 	tests/lab/main.cc \
 	cli/cluster/job_id.h cli/cluster/job_id.cc \
-	cli/common/ask.h cli/common/ask.cc \
-	cli/common/cli.h \
-	cli/common/common.cc \
-	cli/common/program.h cli/common/program.cc \
-	cli/common/wrap.h \
-	cli/planning/plan_input.h cli/planning/plan_input.cc \
-	cli/planning/plan_store.h cli/planning/plan_store.cc \
-	cli/planning/site_tables.h cli/planning/site_tables.cc \
-	cli/simulation/commands.h \
-	cli/simulation/planned_throughputs.h cli/simulation/planned_throughputs.cc \
-	cli/simulation/simulate_command.cc \
-	cli/simulation/simulate_input.h cli/simulation/simulate_input.cc \
-	cli/simulation/simulate_options.h cli/simulation/simulate_options.cc \
+	$(cli_sources) \
+	$(simulate_sources) \
 	tests/lab/array/array_files.h tests/lab/array/array_files.cc \
 	tests/lab/array/check_command.cc \
 	tests/lab/array/commands.h \
