@@ -138,11 +138,15 @@ plan_of+=(ARENA_ZERO_STAGE=2 PATH="$work/bin:$PATH")
 
 # ---- SIGUSR1 to all processes of a step, as slurmctld sends it -----------------------------------------
 # catches PID [NAME]: whether it catches SIGUSR1 (bit 9 of the caught signals); waits until it does, or has ended, or 2
-# minutes. NAME: once it is that program; before, it is a shell that catches what this test does, and ends as it does.
+# minutes. NAME: once it is that program; before, it is a shell that catches what this test does (SIGHUP, bit 0, too), and
+# ends as it does. While the program takes the shell's place, its name may stand beside the shell's signals.
 catches() {
-    local caught end=$((SECONDS + 120))
-    while caught=$(sed -n 's/^SigCgt:\t*//p' "/proc/$1/status" 2>/dev/null) && [[ $caught ]]; do
-        if ((16#$caught >> 9 & 1)) && [[ $(cat "/proc/$1/comm" 2>/dev/null) == "${2:-}"* ]]; then return 0; fi
+    local status end=$((SECONDS + 120))
+    while status=$(cat "/proc/$1/status" 2>/dev/null) && [[ $status =~ SigCgt:[[:space:]]*([0-9a-f]+) ]]; do
+        local caught=$((16#${BASH_REMATCH[1]}))
+        if ((caught >> 9 & 1)) && { [[ -z ${2:-} ]] || { [[ $status == "Name:"[[:space:]]"$2"* ]] && ! ((caught & 1)); }; }; then
+            return 0
+        fi
         ((SECONDS < end)) || return 1
         sleep 0.05
     done
