@@ -75,7 +75,7 @@ EXTRA_DIST += tests/fuzz/parse_hardware.cc tests/fuzz/parse_op_key.cc
 
 # ---- black-box tests: TAP, each against its own private Slurm cluster (tests/lib) --------------
 TEST_EXTENSIONS = .t
-timed = bash $(top_srcdir)/tests/lib/timed
+timed = python3 $(top_srcdir)/tests/lib/timed
 LOG_DRIVER = $(timed) $(SHELL) $(top_srcdir)/build-aux/test-driver
 T_LOG_DRIVER = $(timed) env AM_TAP_AWK='$(AWK)' $(SHELL) $(top_srcdir)/build-aux/tap-driver.sh
 black_box_tests = \

@@ -8,6 +8,8 @@ ARENA_SRCDIR=$(realpath "$ARENA_SRCDIR") ARENA_BUILDDIR=$(realpath "$ARENA_BUILD
 export ARENA_DATA_DIR=$ARENA_SRCDIR/etc ARENA_CONF=$ARENA_SRCDIR/etc/arena.yaml
 PATH=$ARENA_BUILDDIR:$PATH
 
+ok "README has at most 100 lines: more is INSTALL.md's, the manual's or doc's" test "$(wc -l <"$ARENA_SRCDIR/README.md")" -le 100
+
 # ---- completion -------------------------------------------------------------------------------------
 complete() { :; }   # bash's own is not wanted here
 . "$ARENA_SRCDIR/contrib/completion/arena"
