@@ -73,9 +73,10 @@ arena_simulation_SOURCES = \
 	$(cli_sources) \
 	$(simulate_sources) \
 	cli/simulation/snapshot_command.cc \
+	cli/simulation/history_command.cc \
 	cli/simulation/trace_command.cc \
 	# end
-arena_simulation_LDADD = $(all_libs)
+arena_simulation_LDADD = libarena_sim_history.la $(all_libs)
 bashcompletiondir = $(datadir)/bash-completion/completions
 dist_bashcompletion_DATA = contrib/completion/arena
 

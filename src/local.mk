@@ -225,6 +225,7 @@ policy_arena_libs = libarena_policy_arena.la $(policy_aryl_libs)
 noinst_LTLIBRARIES += libarena_baselines.la
 libarena_baselines_la_SOURCES = \
 	src/baselines/allocation.h src/baselines/allocation.cc \
+	src/baselines/arena_beside_slurm.h src/baselines/arena_beside_slurm.cc \
 	src/baselines/arena_paper.h src/baselines/arena_paper.cc \
 	src/baselines/backfill.h src/baselines/backfill.cc \
 	src/baselines/elasticflow.h src/baselines/elasticflow.cc \
@@ -278,6 +279,14 @@ libarena_sim_la_SOURCES = \
 	src/sim/workload.h src/sim/workload.cc \
 	# end
 sim_libs = libarena_sim.la libarena_html.la libarena_sim_power.la libarena_sim_slow.la libarena_slowdown.la $(sim_loans_libs)
+
+noinst_LTLIBRARIES += libarena_sim_history.la
+libarena_sim_history_la_SOURCES = \
+	src/sim/history/import.h src/sim/history/import.cc \
+	src/sim/history/report.h src/sim/history/report.cc \
+	src/sim/history/sacct.h src/sim/history/sacct.cc \
+	# end
+sim_history_libs = libarena_sim_history.la $(sim_libs)
 
 noinst_LTLIBRARIES += libarena_array.la
 libarena_array_la_SOURCES = \

@@ -238,6 +238,7 @@ check_PROGRAMS += tests/bench/arena-rules
 tests_bench_arena_rules_SOURCES = tests/bench/arena_rules.cc
 tests_bench_arena_rules_LDADD = $(sim_libs)
 tests_unit_test_sim_slowdowns_LDADD = $(sim_libs) $(CHECK_LIBS)
+tests_unit_test_sacct_LDADD = $(sim_history_libs) $(CHECK_LIBS)
 
 # ---- slowdowns ---------------------------------------------------------------------------------
 slowdown_tests = tests/unit/test_slowdown_changes tests/unit/test_slowdown_period tests/unit/test_slowdown_locate \
@@ -312,9 +313,9 @@ EXTRA_DIST += tests/golden tests/data tests/fuzz/parse_yaml.cc tests/fuzz/parse_
 # ---- simulator --------------------------------------------------------------------------------
 if HAVE_CHECK
 check_PROGRAMS += tests/unit/test_simulator tests/unit/test_arena_policy tests/unit/test_policies \
-	tests/unit/test_fairness tests/unit/test_page tests/unit/test_appointed tests/unit/test_arena_rigid tests/unit/test_fabric tests/unit/test_policy_spans tests/unit/test_layouts tests/unit/test_promises tests/unit/test_sim_slowdowns
+	tests/unit/test_fairness tests/unit/test_page tests/unit/test_appointed tests/unit/test_arena_rigid tests/unit/test_fabric tests/unit/test_policy_spans tests/unit/test_layouts tests/unit/test_promises tests/unit/test_sim_slowdowns tests/unit/test_sacct
 TESTS += tests/unit/test_simulator tests/unit/test_arena_policy tests/unit/test_policies \
-	tests/unit/test_fairness tests/unit/test_page tests/unit/test_appointed tests/unit/test_arena_rigid tests/unit/test_fabric tests/unit/test_policy_spans tests/unit/test_layouts tests/unit/test_promises tests/unit/test_sim_slowdowns
+	tests/unit/test_fairness tests/unit/test_page tests/unit/test_appointed tests/unit/test_arena_rigid tests/unit/test_fabric tests/unit/test_policy_spans tests/unit/test_layouts tests/unit/test_promises tests/unit/test_sim_slowdowns tests/unit/test_sacct
 endif
 EXTRA_DIST += tests/fuzz/apply_comment.cc tests/fuzz/parse_gres_config.cc tests/fuzz/parse_check_request.cc tests/fuzz/parse_mark.cc tests/fuzz/parse_node_check.cc tests/fuzz/parse_node_extra.cc \
 	tests/fuzz/parse_offer_json.cc tests/fuzz/parse_plan_pin.cc tests/fuzz/parse_profile_request.cc \

@@ -149,12 +149,39 @@ shares() {
     ok "$kind: all jobs go" none_left
 }
 
+# ---- accounting as a trace ------------------------------------------------------------------------------
+# arena trace import has of each job what sacct has, to the second; replayed by our backfill they start as they did.
+# Other tests' jobs have names and states of their own; here all is looked at that this cluster ran.
+fields=JobIDRaw,User,Account,Partition,JobName,State,Submit,Eligible,Start,End,TimelimitRaw,Priority,NNodes,ReqTRES,AllocTRES,NodeList
+of_sacct() { # ID SUBMIT START RUN GPUS of what ran on GPUs, in order
+    awk -F'|' 'NR > 1 && $15 ~ /gres\/gpu/ && $9 ~ /^[0-9]+$/ && $10 > $9 {
+        match($15, /gres\/gpu=[0-9]+/); from = $8 > $7 ? $8 : $7
+        print $1, (from > $9 ? $9 : from), $9, $10 - $9, substr($15, RSTART + 9, RLENGTH - 9) }' "$work/sacct" | sort
+}
+of_trace() { awk -F, 'NR > 1 { printf "%s %d %d %d %d\n", $1, $2, $13, $12, $7 }' "$work/month/trace.csv" | sort; }
+history() {
+    local PATH=$stage/bin:$PATH   # a stock cluster has no arena
+    ok "$kind: slurmdbd has heard of every end" wait_until '[[ ! $(sacct -a -X -n -s R -o JobID) ]]'
+    SLURM_TIME_FORMAT=%s sacct -a -X -D -P -S now-1hours -E now+1hours -o "$fields" >"$work/sacct"
+    scontrol -o show node >"$work/nodes"
+    ok "$kind: sacct's jobs become a trace" arena trace import "$work/sacct" --nodes "$work/nodes" --out "$work/month"
+    is "$(of_trace)" "$(of_sacct)" "$kind: of each it has the id, when it could start, when it did, its run and its GPUs"
+    ok "$kind: of many" test "$(of_trace | wc -l)" -ge 40
+    is "$(arena --json trace import "$work/sacct" --nodes "$work/nodes" --out "$work/month" | jq -c '[.rows, (.states | add), .jobs + (.left_out | add)]')" \
+        "[$(for n in 1 2 3; do sed 1d "$work/sacct" | wc -l; done | paste -sd,)]" "$kind: each row is a job, or left out for a reason"
+    arena --json trace report "$work/month" --within 30 >"$work/report"
+    note "$kind: replayed: $(jq -c .replay "$work/report")"
+    ok "$kind: four of five starts are replayed within a backfill interval" jq -es '.[0].replay.met >= 0.8' "$work/report"
+    rm -r "$work/month"
+}
+
 play() {
     start_play "$1" "${options[@]}"
     with_accounting
     quality_of_service
     three_classes
     shares
+    history
     ok "$kind: no node has suffered" clean_nodes
     stop_cluster
 }

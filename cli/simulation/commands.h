@@ -18,6 +18,8 @@ class SimulateAddition;  // simulate_options.h
 /// With what another program adds to it.
 void add_simulate(CLI::App&, Globals&, std::shared_ptr<SimulateAddition> = nullptr);
 void add_trace(CLI::App&, Globals&);
+/// `import` and `report`, below `trace`.
+void add_trace_history(CLI::App& trace, Globals&);
 void add_snapshot(CLI::App&, Globals&);
 
 }  // namespace arena::cli

@@ -92,7 +92,7 @@ std::vector<PlannedModel> models_of(const std::vector<sim::TraceJob>& trace,
     std::vector<PlannedModel> models;
     std::set<std::pair<std::string, std::int64_t>> seen;
     for (const sim::TraceJob& job : trace) {
-        if (!seen.emplace(job.model, job.batch).second) continue;
+        if (job.model.empty() || !seen.emplace(job.model, job.batch).second) continue;
         models.push_back({job.model, job.batch, fmt::format("{}:{}", trace_name, job.line)});
     }
     return models;

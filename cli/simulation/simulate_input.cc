@@ -44,10 +44,12 @@ Result<sim::Workload> read_workload(const Globals& globals, const WorkloadFiles&
     if (!text) return text.error();
     const Result<std::vector<sim::TraceJob>> trace = sim::parse_trace(*text, files.trace);
     if (!trace) return trace.error();
+    const std::vector<PlannedModel> models = models_of(*trace, files.trace);
+    // Jobs without a model run as they ran, on GPUs that the planner need not know.
     const Result<sim::Throughputs> table =
-        files.planner.on
-            ? plan_throughputs(globals, *cluster, models_of(*trace, files.trace), files.planner)
-            : read_throughputs(files.throughputs);
+        !files.planner.on ? read_throughputs(files.throughputs)
+        : models.empty()  ? sim::Throughputs{}
+                          : plan_throughputs(globals, *cluster, models, files.planner);
     if (!table) return table.error();
     options.trace_name = files.trace;
     return sim::bind_workload(*cluster, *trace, *table, options);

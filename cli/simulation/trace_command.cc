@@ -217,6 +217,7 @@ void add_trace(CLI::App& app, Globals& globals) {
     add_options(*command, *given);
     command->callback([&globals, given] { globals.status = run(globals, *given); });
     add_inference(*trace, globals);
+    add_trace_history(*trace, globals);
 }
 
 }  // namespace arena::cli

@@ -21,25 +21,26 @@ std::string_view take_line(std::string_view& rest) {
     return line;
 }
 
-void split_cells(std::string_view line, std::vector<std::string_view>& out) {
+void split_cells(std::string_view line, char separator, std::vector<std::string_view>& out) {
     out.clear();
     while (out.size() < max_columns) {
-        const std::size_t comma = line.find(',');
-        out.push_back(trim(line.substr(0, comma)));
-        if (comma == std::string_view::npos) return;
-        line.remove_prefix(comma + 1);
+        const std::size_t end = line.find(separator);
+        out.push_back(trim(line.substr(0, end)));
+        if (end == std::string_view::npos) return;
+        line.remove_prefix(end + 1);
     }
 }
 
 }  // namespace
 
 Result<Csv> Csv::open(std::string_view text, std::string name,
-                      const std::vector<std::string_view>& required) {
+                      const std::vector<std::string_view>& required, CsvShape shape) {
     Csv csv;
+    csv.shape_ = shape;
     csv.rest_ = text;
     csv.name_ = std::move(name);
     csv.line_ = 1;
-    split_cells(take_line(csv.rest_), csv.columns_);
+    split_cells(take_line(csv.rest_), shape.separator, csv.columns_);
     for (const std::string_view column : required) {
         if (csv.has(column)) continue;
         return usage_error(fmt::format("the header line has no column \"{}\"", column),
@@ -53,12 +54,23 @@ bool Csv::next() {
         ++line_;
         const std::string_view line = take_line(rest_);
         if (trim(line).empty()) continue;
-        split_cells(line, cells_);
+        split_cells(line, shape_.separator, cells_);
+        join_free_text();
         if (cells_.size() == columns_.size()) return true;
         refuse(
             fmt::format("{} cells, but the header has {} columns", cells_.size(), columns_.size()));
     }
     return false;
+}
+
+/// The cells of a row lie one after the other in the text.
+void Csv::join_free_text() {
+    const int at = find(shape_.free_text);
+    if (at < 0 || cells_.size() <= columns_.size()) return;
+    const auto first = cells_.begin() + at;
+    const auto last = first + static_cast<std::ptrdiff_t>(cells_.size() - columns_.size());
+    *first = {first->data(), static_cast<std::size_t>(last->end() - first->data())};
+    cells_.erase(first + 1, last + 1);
 }
 
 int Csv::find(std::string_view column) const {

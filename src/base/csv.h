@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Comma-separated tables with a header line, read row by row: numbers are checked, and every
-// refusal names file:line and column. No quoting (the tables that the simulator reads have none).
+// Tables of separated cells with a header line, read row by row: numbers are checked, and every
+// refusal names file:line and column. No quoting (neither the tables that the simulator reads nor
+// `sacct -P` have any).
 #pragma once
 
 #include <cstdint>
@@ -13,11 +14,18 @@
 
 namespace arena::sim {
 
+/// How a table is written.
+struct CsvShape {
+    char separator = ',';
+    /// A column of people's words, which may hold the separator: what a row has too many of is its.
+    std::string_view free_text = {};
+};
+
 class Csv {
   public:
     /// `text` must outlive the reader. Errors: no header, a required column missing.
     static Result<Csv> open(std::string_view text, std::string name,
-                            const std::vector<std::string_view>& required);
+                            const std::vector<std::string_view>& required, CsvShape shape = {});
     /// Moves to the next row that is not blank; false at the end or after the first error.
     bool next();
     [[nodiscard]] bool has(std::string_view column) const { return find(column) >= 0; }
@@ -35,7 +43,9 @@ class Csv {
 
   private:
     [[nodiscard]] int find(std::string_view column) const;
+    void join_free_text();
 
+    CsvShape shape_;
     std::string_view rest_;
     std::string name_;
     std::vector<std::string_view> columns_, cells_;

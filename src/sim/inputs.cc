@@ -140,6 +140,23 @@ Status put_in_order(std::vector<TraceJob>& jobs, const std::string& name) {
     return Done{};
 }
 
+bool is_given(const Csv& csv, std::string_view column) {
+    return csv.has(column) && !csv.cell(column).empty();
+}
+
+/// What the job does: iterations of a model, or a run that was recorded.
+void read_work(Csv& csv, TraceJob& job) {
+    if (is_given(csv, "run_time")) job.run_s = csv.number("run_time", 1e-3, latest_s);
+    if (is_given(csv, "start_time")) job.start_s = csv.number("start_time", 0, latest_s);
+    if (is_given(csv, "num_node")) job.nodes = csv.integer("num_node", 1, limits::gpus);
+    const bool recorded = job.run_s > 0;
+    if (!recorded || is_given(csv, "num_iteration"))
+        job.num_iteration = csv.integer("num_iteration", 1, std::int64_t{1} << 50);
+    if (recorded && !is_given(csv, "model_name")) return;
+    job.model = csv.word("model_name");
+    job.batch = csv.integer("batch_size", 1, limits::batch);
+}
+
 /// alpa_optimal.csv and its like: whether the row holds a time, and which.
 double time_of_row(Csv& csv) {
     for (const char* flag : {"measured_ok", "usable_in_simulator"}) {
@@ -228,9 +245,7 @@ Result<std::vector<TraceJob>> parse_trace(std::string_view text, const std::stri
         TraceJob job;
         job.id = csv.word("job_id");
         job.submit_s = csv.number("submission_time", 0, latest_s);
-        job.num_iteration = csv.integer("num_iteration", 1, std::int64_t{1} << 50);
-        job.model = csv.word("model_name");
-        job.batch = csv.integer("batch_size", 1, limits::batch);
+        read_work(csv, job);
         job.gpus = csv.integer("num_gpu", 1, limits::gpus);
         job.gpu_type = csv.word("gpu_type", limits::name_bytes);
         if (csv.has("account") && !csv.cell("account").empty())
@@ -250,13 +265,25 @@ Result<std::vector<TraceJob>> parse_trace(std::string_view text, const std::stri
 }
 
 std::string format_trace(const std::vector<TraceJob>& jobs) {
+    const bool recorded =
+        std::any_of(jobs.begin(), jobs.end(), [](const TraceJob& job) { return job.run_s > 0; });
     std::string out =
         "job_id,submission_time,num_iteration,model_name,deadline,batch_size,num_gpu,gpu_type,"
-        "account,priority,time_limit\n";
+        "account,priority,time_limit";
+    out += recorded ? ",run_time,start_time,num_node\n" : "\n";
+    const auto or_empty = [](auto value, bool known) {
+        return known ? fmt::format("{}", value) : std::string();
+    };
     for (const TraceJob& job : jobs) {
-        out += fmt::format("{},{:.3f},{},{},,{},{},{},{},{:g},{:.0f}\n", job.id, job.submit_s,
-                           job.num_iteration, job.model, job.batch, job.gpus, job.gpu_type,
-                           job.account, job.priority, job.time_limit_s);
+        out += fmt::format("{},{:.3f},{},{},,{},{},{},{},{:g},{:.0f}", job.id, job.submit_s,
+                           or_empty(job.num_iteration, job.num_iteration > 0), job.model,
+                           or_empty(job.batch, job.batch > 0), job.gpus, job.gpu_type, job.account,
+                           job.priority, job.time_limit_s);
+        if (recorded)
+            out += fmt::format(",{:.3f},{},{}", job.run_s,
+                               or_empty(fmt::format("{:.3f}", job.start_s), job.start_s >= 0),
+                               or_empty(job.nodes, job.nodes > 0));
+        out += '\n';
     }
     return out;
 }

@@ -49,23 +49,28 @@ Result<Cluster> parse_cluster(std::string_view text, std::string_view name);
 struct TraceJob {
     std::string id;
     double submit_s = 0;             ///< as in the file
-    std::int64_t num_iteration = 0;  ///< as in the file, before the divisor
-    std::string model;               ///< family__size
+    std::int64_t num_iteration = 0;  ///< as in the file, before the divisor; 0 with run_s
+    std::string model;               ///< family__size; "": not known, the job runs as it ran
     std::int64_t batch = 0;
     std::int64_t gpus = 0;    ///< asked for
     std::string gpu_type;     ///< asked for
     std::string account;      ///< optional column
     double priority = 0;      ///< optional column, larger first
     double time_limit_s = 0;  ///< optional column; 0 = none given
+    double run_s = 0;         ///< optional: a recorded run as asked for, its start-up included
+    double start_s = -1;      ///< optional: when that began, as submit_s; below 0: not known
+    std::int64_t nodes = 0;   ///< optional: of a recorded run; 0: not known
     std::size_t line = 0;     ///< in the file, for later refusals
 };
 
 /// Columns job_id, submission_time, num_iteration, model_name, batch_size, num_gpu, gpu_type;
-/// optional account, priority, time_limit; others (deadline) are ignored. Refuses ids given twice,
-/// anything negative or not finite, an empty trace, and rows out of the order of submission; only
-/// disorder of at most a hundredth of the trace's span, as merged logs have it, is put in order.
+/// optional account, priority, time_limit, run_time, start_time, num_node; others (deadline) are
+/// ignored. With run_time, num_iteration may be empty: the work is what that run did. Then
+/// model_name and batch_size may be, too. Refuses ids given twice, anything negative or not finite,
+/// an empty trace, and rows out of the order of submission; only disorder of at most a hundredth of
+/// the trace's span, as merged logs have it, is put in order.
 Result<std::vector<TraceJob>> parse_trace(std::string_view text, const std::string& name);
-/// The same columns, account, priority and time_limit included.
+/// The same columns; those of recorded runs only where there are any.
 std::string format_trace(const std::vector<TraceJob>&);
 
 struct Row {

@@ -107,6 +107,8 @@ class Simulation {
     void end_stay(const JobState&, Live&, double done);
     [[nodiscard]] double done_now(const JobState&, const Live&) const;
     void say_what_is_left(JobState&, const Live&) const;
+    [[nodiscard]] bool hides_work(const Live&) const;
+    [[nodiscard]] double start_up_s(const JobState&, const Live&) const;
     [[nodiscard]] std::size_t find(JobId) const;
     void account(const JobState&, const Live&, bool finished);
     void change_demand(double gpus);

@@ -65,7 +65,9 @@ void Simulation::arrive() {
         state.submit_s = job.submit_s;
         state.max_gpus = INT64_MAX;
         state.cpus_per_gpu = 0;
-        state.elastic = Workload::is_elastic(options_.elastic_share, options_.errors.seed, index);
+        state.elastic =
+            !job.rigid && Workload::is_elastic(options_.elastic_share, options_.errors.seed, index);
+        state.ordinary = options_.ordinary && job.rigid;
         state.requested_type = profile.offers[job.asked].grid.gpu_type;
         state.requested_gpus = profile.offers[job.asked].grid.gpus();
         state.account = workload_.accounts[job.account];
@@ -81,13 +83,18 @@ void Simulation::arrive() {
     }
 }
 
+/// Nobody says what a job of an unknown model has to do.
+bool Simulation::hides_work(const Live& live) const {
+    return options_.work_unknown || workload_.jobs[live.job].rigid;
+}
+
 /// Takes what the user says of a job that comes: its work and its time limit. With the work hidden
 /// the limit stands for it.
 void Simulation::hear(JobState& state, Live& live) const {
     const SimJob& job = workload_.jobs[live.job];
     const double said_factor = Workload::said_factor(options_.errors, live.job);
     state.time_limit_s = job.time_limit_s * said_factor;
-    if (options_.work_unknown) {
+    if (hides_work(live)) {
         if (!job.limit_stated)
             state.time_limit_s *= Workload::limit_factor(options_.errors.seed, live.job);
         live.said = state.time_limit_s / profile(live).offers[job.asked].estimate.iteration_s;
@@ -149,7 +156,7 @@ void Simulation::complete() {
 void Simulation::say_what_is_left(JobState& job, const Live& live) const {
     set_work_left(job, live.said);
     const bool runs = job.phase == JobPhase::running;
-    if (!options_.work_unknown) {
+    if (!hides_work(live)) {
         // As in Slurm the limit begins when the nodes are up.
         const double ran_s = snapshot_.time_s - job.start_s - live.boot_s;
         if (runs) job.time_limit_s = std::max(live.limit_s - ran_s, 1.0);

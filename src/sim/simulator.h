@@ -27,6 +27,8 @@ struct SimulationOptions {
     Errors errors;
     /// Of the jobs: the others keep the GPUs they start with until they end.
     double elastic_share = 1;
+    /// Jobs of unknown models are Slurm's to start, not the policy's: JobState::ordinary.
+    bool ordinary = false;
     /// Policies see no job's work but its time limit, 1 to 5 times its run where the trace states
     /// none.
     bool work_unknown = false;

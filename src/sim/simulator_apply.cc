@@ -94,6 +94,12 @@ void Simulation::note_leaves(const std::vector<NodeIndex>& nodes) {
     metrics_.network->leaves += std::ssize(leaves);
 }
 
+/// Of the GPUs that the job has now. A recorded run has its first start-up in it.
+double Simulation::start_up_s(const JobState& job, const Live& live) const {
+    if (workload_.jobs[live.job].recorded && job.restarts == 1) return 0;
+    return policy_options_.restart.seconds(job.current->grid.gpus());
+}
+
 Status Simulation::begin(std::size_t at, const Action& action) {
     JobState& job = snapshot_.jobs[at];
     Live& live = live_[at];
@@ -111,8 +117,7 @@ Status Simulation::begin(std::size_t at, const Action& action) {
     ++running_;
     live.offer = *offer;
     live.boot_s = wake(action.nodes);
-    live.progress_s =
-        snapshot_.time_s + live.boot_s + policy_options_.restart.seconds(action.offer.grid.gpus());
+    live.progress_s = snapshot_.time_s + live.boot_s + start_up_s(job, live);
     live.iteration_s = profile(live).offers[*offer].iteration_s(network_.span_of(action.nodes)) *
                        Workload::time_factor(options_.errors, live.job, *offer);
     live.first_s = live.progress_s;

@@ -214,6 +214,9 @@ class Binder {
 
   private:
     Result<std::uint32_t> profile_of(const TraceJob&);
+    std::uint32_t profile_as_requested(const TraceJob&);
+    [[nodiscard]] std::optional<Grid> grid_of(const TraceJob&) const;
+    [[nodiscard]] double iterations_of(const TraceJob&, const Offer&) const;
     Status check_type(const TraceJob&) const;
     [[nodiscard]] int request_of(const TraceJob&, const Profile&) const;
     std::uint32_t account_of(const std::string&);
@@ -227,6 +230,7 @@ class Binder {
     const WorkloadOptions& options_;
     TypeWidths widths_;
     std::map<std::pair<std::string, std::int64_t>, std::uint32_t> profiles_;
+    std::map<std::optional<Grid>, std::uint32_t> rigid_profiles_;
     std::map<std::string, std::uint32_t> account_index_;
     double zero_s_ = 0;
     Workload out_;
@@ -245,7 +249,36 @@ Status Binder::check_type(const TraceJob& job) const {
                        where(job));
 }
 
+/// On as many nodes as it had, where that is an equal split that the cluster holds.
+std::optional<Grid> Binder::grid_of(const TraceJob& job) const {
+    const auto widths = widths_.find(job.gpu_type);
+    if (widths == widths_.end()) return std::nullopt;
+    if (job.nodes > 0 && job.gpus % job.nodes == 0) {
+        const auto nodes = widths->second.find(job.gpus / job.nodes);
+        if (nodes != widths->second.end() && job.nodes <= nodes->second)
+            return Grid{job.gpu_type, job.nodes, job.gpus / job.nodes, 1};
+    }
+    return widest_grid(job.gpu_type, job.gpus, widths->second);
+}
+
+std::uint32_t Binder::profile_as_requested(const TraceJob& job) {
+    const std::optional<Grid> grid = grid_of(job);
+    const auto [at, is_new] =
+        rigid_profiles_.emplace(grid, static_cast<std::uint32_t>(out_.profiles.size()));
+    if (!is_new) return at->second;
+    Profile& profile = out_.profiles.emplace_back();
+    profile.batch = 1;
+    if (!grid) return at->second;
+    Offer offer;
+    offer.grid = *grid;
+    offer.estimate.iteration_s = offer.estimate.samples_per_s = 1;
+    profile.offers.push_back(std::move(offer));
+    profile.communication_shares.push_back(0);
+    return at->second;
+}
+
 Result<std::uint32_t> Binder::profile_of(const TraceJob& job) {
+    if (job.model.empty()) return profile_as_requested(job);
     const std::pair<std::string, std::int64_t> key{job.model, job.batch};
     if (const auto at = profiles_.find(key); at != profiles_.end()) return at->second;
     const auto rows = table_.rows.find(key);
@@ -279,18 +312,26 @@ std::uint32_t Binder::account_of(const std::string& name) {
     return at->second;
 }
 
+double Binder::iterations_of(const TraceJob& job, const Offer& asked) const {
+    if (job.run_s > 0) return job.run_s / asked.estimate.iteration_s;
+    return static_cast<double>(
+        std::max<std::int64_t>(1, job.num_iteration / options_.iteration_divisor));
+}
+
 void Binder::add(const TraceJob& job, std::uint32_t profile, int asked) {
     if (out_.jobs.empty()) zero_s_ = job.submit_s;
     SimJob out;
     out.name = job.id;
     out.submit_s = job.submit_s - zero_s_;
-    out.iterations = static_cast<double>(
-        std::max<std::int64_t>(1, job.num_iteration / options_.iteration_divisor));
+    out.recorded = job.run_s > 0;
+    out.rigid = job.model.empty();
+    if (job.start_s >= 0) out.started_s = job.start_s - zero_s_;
     out.profile = profile;
     out.asked = static_cast<std::uint32_t>(asked);
     out.account = account_of(job.account);
     out.priority = job.priority;
     const Offer& offer = out_.profiles[profile].offers[out.asked];
+    out.iterations = iterations_of(job, offer);
     out.limit_stated = job.time_limit_s > 0;
     out.time_limit_s = out.limit_stated
                            ? job.time_limit_s

@@ -43,8 +43,12 @@ struct Profile {
 
 struct SimJob {
     std::string name;
-    double submit_s = 0;        ///< from time zero = the first kept job
-    double iterations = 0;      ///< of the trace
+    /// What it did is a recorded run: as requested it takes as long, its first start-up included.
+    bool recorded = false;
+    bool rigid = false;     ///< its model is not known: only as requested, and its work is hidden
+    double started_s = -1;  ///< when that run began, by time zero; below 0: not known
+    double submit_s = 0;    ///< from time zero = the first kept job
+    double iterations = 0;  ///< of the trace
     std::uint32_t profile = 0;  ///< into Workload::profiles
     std::uint32_t asked = 0;    ///< offer of the profile that stands for the request
     std::uint32_t account = 0;  ///< into Workload::accounts
@@ -89,7 +93,8 @@ struct WorkloadOptions {
 
 /// A request without a row becomes the nearest larger count of its type with one, else the largest;
 /// a type without any row becomes the first type of the cluster that has one, by the same rule.
-/// Counts beyond the cluster's GPUs of a type are no offers. Errors: models or GPU types that
+/// Counts beyond the cluster's GPUs of a type are no offers. A job without a model has one offer:
+/// what it asked for, at 1 s an iteration. Errors: models or GPU types that
 /// neither the table nor the cluster know, by the trace's file:line.
 Result<Workload> bind_workload(const Cluster&, const std::vector<TraceJob>&, const Throughputs&,
                                const WorkloadOptions&);
