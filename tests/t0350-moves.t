@@ -9,8 +9,7 @@
 need_arena
 
 # A signal that comes before the script has said what to do with it ends the script, or is lost: the
-# cool-down is there for that, too, and must not be outrun by a machine with other tests on it.
-own_machine
+# cool-down is there for that, too.
 start_arena --nodes a40:2x4,a100:2x2 --arena-set policy=arena --arena-set resize.cooldown_s=15 \
     --arena-set resize.moves_per_hour=12
 
