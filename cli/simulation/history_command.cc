@@ -60,6 +60,9 @@ Result<Imported> read_history(const ImportOptions& given) {
         if (!text) return text.error();
         auto rules = sim::parse_model_rules(*text, given.models);
         if (!rules) return rules.error();
+        for (const sim::ModelRule& rule : *rules)
+            if (const Result<Model> model = trace_model(rule.model); !model)
+                return usage_error(model.error().message(), given.models);
         options.models = std::move(*rules);
     }
     const Result<std::string> text = read_user_file(given.history, max_history_bytes);
@@ -140,7 +143,7 @@ Result<Report> run_report(const sim::Workload& workload, const ReportOptions& gi
                                trace_of(given.folder));
         out.mapped += job.rigid ? 0 : 1;
     }
-    out.runs.push_back(sim::metrics_as_recorded(workload));
+    out.runs.push_back(sim::metrics_as_recorded(workload, !given.html.empty()));
     sim::SimulationOptions options;
     options.keep_stays = !given.html.empty();
     options.min_gap_s = given.gap_s;

@@ -46,7 +46,11 @@ Result<std::vector<GpuPool>> pools_of(const Globals& globals, const sim::Cluster
     options.hardware = given.hardware;
     options.launcher = given.launcher;
     Result<std::vector<GpuPool>> pools = read_pools(globals, options);
-    if (!pools) return pools;
+    if (!pools)
+        return usage_error(pools.error().text +
+                               "; map a site's types in gpu_types of arena.yaml, or add entries "
+                               "with --hardware",
+                           pools.error().where);
     for (GpuPool& pool : *pools) {
         pool.gpus_per_node = pool.max_gpus = 0;
         for (const sim::NodeGroup& group : cluster.groups) {

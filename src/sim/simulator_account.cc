@@ -52,8 +52,9 @@ void Simulation::rank_by_shares() {
 double Simulation::fair_jct_s(const JobState& job, const Live& live) const {
     const Profile& p = profile(live);
     const double asked_s = p.offers[workload_.jobs[live.job].asked].estimate.iteration_s;
+    const bool recorded = workload_.jobs[live.job].recorded;  // with its start-up
     const double alone_s =
-        live.work * asked_s + policy_options_.restart.seconds(job.requested_gpus);
+        live.work * asked_s + (recorded ? 0 : policy_options_.restart.seconds(job.requested_gpus));
     const double life_s = std::max(snapshot_.time_s - job.submit_s, 1e-9);
     const double demand = demand_gpu_s_ + demand_gpus_ * (snapshot_.time_s - demand_at_s_);
     const double mean_demand = (demand - live.demand_gpu_s) / life_s;

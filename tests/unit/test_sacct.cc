@@ -196,19 +196,21 @@ TEST(replay_starts_jobs_when_they_started) {
     std::string rows;
     for (const auto& [id, tres, nodes_of, start, end] :
          {std::tuple(1, 6, 2, 100, 160), std::tuple(2, 8, 2, 160, 200),
-          std::tuple(3, 2, 1, 100, 150)})
+          std::tuple(3, 2, 2, 100, 150)})
         rows += fmt::format("{}|a|a|p|x|COMPLETED|100|100|{}|{}|2|1|{}||gres/gpu:a40={}|n[1-2]\n",
                             id, start, end, nodes_of, tres);
     const Workload workload = replayed(rows);
     SimulationOptions options;
     options.only_events = true;
     const Metrics run = must(simulate(workload, "backfill", &decide_backfill, options));
-    const Metrics was = metrics_as_recorded(workload);
+    const Metrics was = metrics_as_recorded(workload, true);
     const ReplayError error = replay_error(workload, run, 1);
     ck_assert_int_eq(error.jobs, 3);
     ck_assert(error.met == 1 && error.off_s.max == 0);
     ck_assert(run.jct_s.mean == was.jct_s.mean && was.queuing_s.max == 60);
     ck_assert(run.outcomes[1].jct_s == 100);
+    ck_assert_uint_eq(was.stays.size(), 3);  // each has room when it started
+    ck_assert(was.finish_time_fairness.max == run.finish_time_fairness.max);
     // Nobody named a model: Arena beside Slurm is Slurm.
     options.only_events = false;
     options.ordinary = true;
@@ -221,7 +223,7 @@ TEST(replay_starts_jobs_when_they_started) {
 
 TEST(report_says_who_waits_longer) {
     const Workload workload = replayed(Row{}.text());
-    Metrics run = metrics_as_recorded(workload);
+    Metrics run = metrics_as_recorded(workload, true);
     const Metrics was = run;
     run.outcomes[0].queuing_s += 50;
     run.outcomes[0].jct_s += 50;

@@ -8,8 +8,9 @@
 namespace arena::sim {
 
 /// The jobs as they ran, by their recorded starts and run times. Jobs without a recorded start have
-/// no place here: the workload must have none. Stays are empty: the nodes are not recorded.
-Metrics metrics_as_recorded(const Workload&);
+/// no place here: the workload must have none. The nodes are not recorded: stays, where they are
+/// wanted, are on the fullest that have room, and of jobs for which none had there are none.
+Metrics metrics_as_recorded(const Workload&, bool keep_stays);
 
 /// What a run was to those whom Arena moves, and to those whom it does not.
 struct Sides {
