@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+#include "base/statistics.h"
 #include "planner/hardware/collectives.h"
 
 #include <algorithm>
@@ -8,8 +9,6 @@
 namespace arena {
 
 namespace {
-
-double real(std::int64_t value) { return static_cast<double>(value); }
 
 /// Exact for powers of two, as which most groups come, and without a call for these.
 double log2_of(std::int64_t count) {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+#include "base/statistics.h"
 #include "planner/search/partition.h"
 
 #include <algorithm>
@@ -14,8 +15,6 @@ constexpr double rounding = 1 + 1e-14;
 std::int64_t in_flight(const PartitionProblem& problem, std::int64_t stage) {
     return std::min(problem.micro_batches, problem.stages - stage);
 }
-
-double real(std::int64_t value) { return static_cast<double>(value); }
 
 }  // namespace
 
