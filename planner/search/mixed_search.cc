@@ -13,7 +13,6 @@ namespace arena {
 
 namespace {
 
-constexpr double infinity = std::numeric_limits<double>::infinity();
 /// The same stages in another order differ by rounding only.
 constexpr double slack = 1 + 1e-12;
 

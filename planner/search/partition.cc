@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-#include "base/statistics.h"
 #include "planner/search/partition.h"
 
 #include <algorithm>
+
+#include "base/statistics.h"
 
 namespace arena {
 
 namespace {
 
-constexpr double infinity = std::numeric_limits<double>::infinity();
 /// The same stages in another order sum to the same but for this.
 constexpr double rounding = 1 + 1e-14;
 
