@@ -26,9 +26,7 @@ simulate_sources = \
 	cli/simulation/simulate_input.h cli/simulation/simulate_input.cc \
 	cli/simulation/simulate_options.h cli/simulation/simulate_options.cc \
 	# end
-arena_SOURCES = \
-	cli/main.cc \
-	$(cli_sources) \
+cli_planning_sources = \
 	cli/common/moment.h cli/common/moment.cc \
 	cli/planning/commands.h \
 	cli/planning/evaluate_command.cc \
@@ -36,6 +34,8 @@ arena_SOURCES = \
 	cli/planning/models_command.cc \
 	cli/planning/plan_array.h cli/planning/plan_array.cc \
 	cli/planning/plan_command.cc \
+	# end
+cli_cluster_sources = \
 	cli/cluster/ask_scheduler.h cli/cluster/ask_scheduler.cc \
 	cli/cluster/commands.h \
 	cli/cluster/config_command.cc \
@@ -51,6 +51,8 @@ arena_SOURCES = \
 	cli/cluster/send_report.h cli/cluster/send_report.cc \
 	cli/cluster/slowdown_command.cc \
 	cli/exporter/commands.h cli/exporter/exporter_command.cc \
+	# end
+cli_doctor_sources = \
 	cli/doctor/commands.h \
 	cli/doctor/doctor.h cli/doctor/doctor.cc \
 	cli/doctor/doctor_accounts.cc \
@@ -65,6 +67,7 @@ arena_SOURCES = \
 	cli/doctor/doctor_slurm.cc \
 	cli/doctor/doctor_spank.cc \
 	# end
+arena_SOURCES = cli/main.cc
 arena_LDADD = $(arrays_libs) libarena_exporter.la libarena_html.la $(planning_libs) $(MICROHTTPD_LIBS) $(NETTLE_LIBS)
 # Started by `arena`: its verbs simulate, trace and snapshot.
 pkglibexec_PROGRAMS += arena-simulation
@@ -77,13 +80,15 @@ arena_simulation_SOURCES = \
 	cli/simulation/trace_command.cc \
 	# end
 arena_simulation_LDADD = libarena_sim_history.la $(all_libs)
+arena_simulation_SOURCES = cli/simulation/main.cc cli/simulation/snapshot_command.cc cli/simulation/trace_command.cc
+arena_simulation_LDADD = $(all_libs)
 bashcompletiondir = $(datadir)/bash-completion/completions
 dist_bashcompletion_DATA = contrib/completion/arena
 
 # ---- arena exporter ------------------------------------------------------------------------------
 # A library of its own, that its unit test links.
 noinst_LTLIBRARIES += libarena_exporter.la libarena_http.la
-libarena_exporter_la_SOURCES = \
+exporter_sources = \
 	cli/exporter/documents.h cli/exporter/documents.cc \
 	cli/exporter/exposition.h cli/exporter/exposition.cc \
 	cli/exporter/listen.h cli/exporter/listen.cc \
@@ -106,6 +111,6 @@ cli/exporter/live_js.inc: cli/exporter/live.js
 $(live_page_texts):
 	$(AM_V_GEN)$(MKDIR_P) cli/exporter && \
 	{ printf 'R"arena('; cat '$(srcdir)/cli/exporter/live.'`echo '$@' | $(SED) 's/.*live_//; s/.inc$$//'`; printf ')arena"\n'; } >$@
-cli/exporter/page.lo: $(live_page_texts)
+cli/exporter/page.lo unity/exporter.lo: $(live_page_texts)
 CLEANFILES += $(live_page_texts)
 EXTRA_DIST += cli/exporter/live.html cli/exporter/live.css cli/exporter/live.js

@@ -3,7 +3,7 @@
 # What contrib/check and contrib/quickstart share: bring a clone to a staged installation, quietly and
 # again in a second when nothing changed. Source it; set top (the source tree) before.
 : "${top:?}"
-build=${ARENA_BUILD-}
+build=${ARENA_BUILD-} unity=''
 
 # shellcheck source=contrib/own-directory.sh
 . "$top/contrib/own-directory.sh"
@@ -73,6 +73,9 @@ make_configure() {
     (cd "$top" && logged autoreconf autoreconf -fi)
 }
 
+# unity: yes or no, where a caller wants one translation unit for each room, or single files; "": as it is, or the default.
+unity_of_build() { if grep -q '^S\["UNITY_TRUE"\]=""$' "$build/config.status"; then echo yes; else echo no; fi; }
+
 # ARENA_BUILT: the build was made on another system than it is used on (contrib/slurm-smoke), and is taken as it is.
 configure_tree() {
     [[ ! ${ARENA_BUILT-} ]] || return 0
@@ -81,8 +84,8 @@ configure_tree() {
     if dpkg-query -W -f='${db:Status-Abbrev}' libslurm-dev 2>/dev/null | grep -q '^ii'; then
         logged headers "$top/contrib/get-slurm-headers" "$build/slurm-headers"
     fi
-    if [[ -e $build/config.status && $build/config.status -nt $top/configure ]]; then return; fi
-    run_configure --prefix="$build/stage"
+    if [[ -e $build/config.status && $build/config.status -nt $top/configure && $(unity_of_build) == "${unity:-$(unity_of_build)}" ]]; then return; fi
+    run_configure --prefix="$build/stage" ${unity:+"--enable-unity=$unity"}
     sed -n '/^slurm-arena /,$p' "$build/configure.log"
 }
 

@@ -17,5 +17,5 @@ run_compiler() {
     compiler=$(make_value '$(CXX) $(DEFS) $(DEFAULT_INCLUDES) $(AM_CPPFLAGS) $(SLURM_INTERNAL_CPPFLAGS) $(AM_CXXFLAGS)')
     (cd "$ARENA_BUILDDIR" && eval "$compiler -fsyntax-only -Werror $option ${*@Q}")
 }
-sources_of() { make_value "\$(filter %.cc,\$($1_la_SOURCES))" | tr ' ' '\n' | sed "s|^|$ARENA_SRCDIR/|"; }
+sources_of() { make_value "\$(filter %.cc,\$(or \$($1_sources),\$($1_la_SOURCES)))" | tr ' ' '\n' | sed "s|^|$ARENA_SRCDIR/|"; }
 options_of() { make_value "\$($1_la_CPPFLAGS)"; }

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 noinst_LTLIBRARIES += libarena_models.la
-libarena_models_la_SOURCES = \
+models_sources = \
 	planner/models/check_model.cc \
 	planner/models/hf_config.cc \
 	planner/models/hf_images.cc \
@@ -29,11 +29,11 @@ planner/models/word_tables.inc: $(word_tables) planner/local.mk
 	    name=$${table##*/} && printf 'constexpr std::string_view %s_words = R"arena(' "$${name%.table}" && \
 	    cat "$(srcdir)/$$table" && printf ')arena";\n' || exit; \
 	done >$@.new && mv $@.new $@
-planner/models/words.lo: planner/models/word_tables.inc
+planner/models/words.lo unity/models.lo: planner/models/word_tables.inc
 CLEANFILES += planner/models/word_tables.inc
 
 noinst_LTLIBRARIES += libarena_hardware.la
-libarena_hardware_la_SOURCES = \
+hardware_sources = \
 	planner/hardware/calibration.h planner/hardware/calibration.cc \
 	planner/hardware/collectives.h planner/hardware/collectives.cc \
 	planner/hardware/card_names.h planner/hardware/card_names.cc \
@@ -47,11 +47,11 @@ hardware_libs = libarena_hardware.la $(models_libs)
 planner/hardware/calibration_table.inc: etc/calibration.yaml
 	$(AM_V_GEN)$(MKDIR_P) planner/hardware && \
 	{ printf 'R"arena('; cat '$(srcdir)/etc/calibration.yaml'; printf ')arena"\n'; } >$@
-planner/hardware/calibration.lo: planner/hardware/calibration_table.inc
+planner/hardware/calibration.lo unity/hardware.lo: planner/hardware/calibration_table.inc
 CLEANFILES += planner/hardware/calibration_table.inc
 
 noinst_LTLIBRARIES += libarena_operators.la
-libarena_operators_la_SOURCES = \
+operators_sources = \
 	planner/operators/cost.h planner/operators/cost.cc \
 	planner/operators/op_builder.h \
 	planner/operators/operators.h planner/operators/operators.cc \
@@ -63,7 +63,7 @@ libarena_operators_la_SOURCES = \
 operators_libs = libarena_operators.la $(hardware_libs)
 
 noinst_LTLIBRARIES += libarena_plans.la
-libarena_plans_la_SOURCES = \
+plans_sources = \
 	planner/plans/context.h planner/plans/context.cc \
 	planner/plans/iteration.h planner/plans/iteration.cc \
 	planner/plans/memory.h planner/plans/memory.cc \
@@ -74,7 +74,7 @@ libarena_plans_la_SOURCES = \
 plans_libs = libarena_plans.la $(operators_libs)
 
 noinst_LTLIBRARIES += libarena_search.la
-libarena_search_la_SOURCES = \
+search_sources = \
 	planner/search/budget.h planner/search/budget.cc \
 	planner/search/candidate_layers.h planner/search/candidate_layers.cc \
 	planner/search/grids.h planner/search/grids.cc \
@@ -92,14 +92,14 @@ libarena_search_la_SOURCES = \
 search_libs = libarena_search.la $(plans_libs)
 
 noinst_LTLIBRARIES += libarena_arrays.la
-libarena_arrays_la_SOURCES = \
+arrays_sources = \
 	planner/arrays/array_offers.h planner/arrays/array_offers.cc \
 	planner/arrays/array_stages.h planner/arrays/array_stages.cc \
 	# end
 arrays_libs = libarena_arrays.la libarena_array_search.la libarena_array.la $(search_libs)
 
 noinst_LTLIBRARIES += libarena_requests.la
-libarena_requests_la_SOURCES = \
+requests_sources = \
 	planner/requests/build_request.h planner/requests/build_request.cc \
 	planner/requests/cluster_rules.h planner/requests/cluster_rules.cc \
 	planner/requests/pin_rules.h planner/requests/pin_rules.cc \
@@ -109,7 +109,7 @@ libarena_requests_la_SOURCES = \
 requests_libs = libarena_requests.la $(search_libs)
 
 noinst_LTLIBRARIES += libarena_evaluate.la
-libarena_evaluate_la_SOURCES = \
+evaluate_sources = \
 	planner/evaluate/evaluate.h planner/evaluate/evaluate.cc \
 	planner/evaluate/image_rows.h planner/evaluate/image_rows.cc \
 	planner/evaluate/measured.h planner/evaluate/measured.cc \

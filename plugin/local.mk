@@ -44,7 +44,7 @@ uninstall-plugin-links: $(backfill_unlink)
 	for name in libarena_slurm.so $(linked_plugins); do unlink_plugin $(SLURM_VERSION) $$name || exit 1; done
 	-rmdir '$(DESTDIR)$(slurmplugindir)' '$(DESTDIR)$(spankplugindir)'
 
-libarena_slurm_la_SOURCES = \
+libarena_slurm_sources = \
 	plugin/common/given.h \
 	plugin/common/job_mark.h plugin/common/job_mark.cc \
 	plugin/common/shared.h plugin/common/shared.cc \
@@ -69,7 +69,7 @@ plugin/spank/option_rows.inc: plugin/spank/print-options$(EXEEXT)
 	$(AM_V_GEN)plugin/spank/print-options$(EXEEXT) >$@.tmp && mv $@.tmp $@
 CLEANFILES += plugin/spank/option_rows.inc plugin/spank/print-options$(EXEEXT)
 
-libarena_spank_la_SOURCES = \
+libarena_spank_sources = \
 	plugin/spank/spank_work.h plugin/spank/spank_work.cc \
 	plugin/spank/controller.h plugin/spank/controller.cc plugin/spank/controller_rules.cc \
 	plugin/spank/given.h plugin/spank/given.cc \
@@ -83,7 +83,7 @@ libarena_spank_la_CPPFLAGS = $(AM_CPPFLAGS) $(SLURM_PUBLIC_CPPFLAGS)
 libarena_spank_la_LIBADD = $(requests_libs)
 libarena_spank_la_LDFLAGS = -avoid-version -shared
 
-job_submit_arena_la_SOURCES = \
+job_submit_arena_sources = \
 	plugin/job_submit/job_submit_arena.cc \
 	plugin/job_submit/submit_rules.h plugin/job_submit/submit_rules.cc \
 	plugin/job_submit/modify_rules.h plugin/job_submit/modify_rules.cc \

@@ -3,7 +3,7 @@
 # the second when a GPU is asked for, so that no CUDA library is loaded otherwise.
 pkglibexec_PROGRAMS += arena-profiler
 noinst_LTLIBRARIES += libarena_profiler_core.la libarena_profiler_check.la libarena_profiler_cpu.la libarena_profiler_comm.la libarena_profiler_run.la
-libarena_profiler_core_la_SOURCES = \
+profiler_core_sources = \
 	profiler/core/cpu_memory.h profiler/core/cpu_memory.cc \
 	profiler/core/measure.h profiler/core/measure.cc \
 	profiler/core/nvml.h profiler/core/nvml.cc \
@@ -16,7 +16,7 @@ libarena_profiler_core_la_SOURCES = \
 	profiler/core/topology.h profiler/core/topology.cc \
 	# end
 libarena_profiler_core_la_CPPFLAGS = $(AM_CPPFLAGS) $(HWLOC_CFLAGS)
-libarena_profiler_check_la_SOURCES = \
+profiler_check_sources = \
 	profiler/check/check_command.h profiler/check/check_command.cc \
 	profiler/check/check_run.h profiler/check/check_run.cc \
 	profiler/check/links.h profiler/check/host_links.cc \
@@ -36,7 +36,7 @@ libarena_profiler_cpu_la_SOURCES = \
 	# end
 libarena_profiler_cpu_la_CPPFLAGS = $(AM_CPPFLAGS) $(OPENBLAS_CFLAGS) $(HWLOC_CFLAGS)
 libarena_profiler_cpu_la_CXXFLAGS = $(AM_CXXFLAGS) $(ARENA_KERNEL_CXXFLAGS)
-libarena_profiler_comm_la_SOURCES = \
+profiler_comm_sources = \
 	profiler/comm/comm.h \
 	profiler/comm/comm_bench.h profiler/comm/comm_bench.cc \
 	profiler/comm/comm_command.h profiler/comm/comm_command.cc \
@@ -56,9 +56,12 @@ arena_profiler_mpi_la_SOURCES = profiler/comm/mpi_transport.cc
 arena_profiler_mpi_la_CPPFLAGS = $(AM_CPPFLAGS) $(MPI_CFLAGS)
 arena_profiler_mpi_la_LDFLAGS = -module -avoid-version -shared -Wl,-z,defs
 arena_profiler_mpi_la_LIBADD = $(MPI_LIBS)
-libarena_profiler_run_la_SOURCES = \
+# What the program over CUDA does not link, for it is of CPUs.
+profiler_direct_sources = \
 	profiler/run/direct.h profiler/run/direct.cc \
 	profiler/run/direct_command.h profiler/run/direct_command.cc \
+	# end
+profiler_run_sources = \
 	profiler/run/predict.h profiler/run/predict.cc \
 	profiler/run/run_command.h profiler/run/run_command.cc \
 	profiler/run/session.h profiler/run/session.cc \

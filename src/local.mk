@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # A library for each room (tests/rooms), from the ground up; ROOM_libs is what links with it: itself and all below.
 noinst_LTLIBRARIES += libarena_base.la
-libarena_base_la_SOURCES = \
+base_sources = \
 	src/base/count_text.h src/base/count_text.cc \
 	src/base/csv.h src/base/csv.cc \
 	src/base/file_descriptor.h \
@@ -30,7 +30,7 @@ libarena_html_la_CPPFLAGS = $(AM_CPPFLAGS) $(NETTLE_CFLAGS)
 html_libs = libarena_html.la $(base_libs)
 
 noinst_LTLIBRARIES += libarena_core.la
-libarena_core_la_SOURCES = \
+core_sources = \
 	src/core/cluster.h \
 	src/core/cluster_json.cc \
 	src/core/comm_table.h src/core/comm_table.cc \
@@ -50,7 +50,7 @@ libarena_core_la_SOURCES = \
 core_libs = libarena_core.la $(base_libs)
 
 noinst_LTLIBRARIES += libarena_reports.la
-libarena_reports_la_SOURCES = \
+reports_sources = \
 	src/reports/detached.h src/reports/detached.cc \
 	src/reports/quarantine.h src/reports/quarantine.cc \
 	src/reports/rate_limit.h src/reports/rate_limit.cc \
@@ -61,7 +61,7 @@ libarena_reports_la_SOURCES = \
 reports_libs = libarena_reports.la $(core_libs)
 
 noinst_LTLIBRARIES += libarena_site.la
-libarena_site_la_SOURCES = \
+site_sources = \
 	src/site/config.h src/site/config.cc \
 	src/site/leave_signals.h \
 	src/site/config_place.h \
@@ -76,7 +76,7 @@ libarena_site_la_SOURCES = \
 site_libs = libarena_site.la $(reports_libs)
 
 noinst_LTLIBRARIES += libarena_request.la
-libarena_request_la_SOURCES = \
+request_sources = \
 	src/request/directives.cc \
 	src/request/launcher_features.h src/request/launcher_features.cc \
 	src/request/launcher_table.h src/request/launcher_table.cc \
@@ -112,11 +112,11 @@ src/request/launcher_tables.inc: $(launcher_tables) src/local.mk
 	    name=$${table##*/} && printf '{"%s", R"arena(' "$${name%.table}" && \
 	    cat "$(srcdir)/$$table" && printf ')arena"},\n' || exit; \
 	done >$@.new && mv $@.new $@
-src/request/launchers.lo: src/request/launcher_tables.inc
+src/request/launchers.lo unity/request.lo: src/request/launcher_tables.inc
 CLEANFILES += src/request/launcher_tables.inc
 
 noinst_LTLIBRARIES += libarena_slowdown.la
-libarena_slowdown_la_SOURCES = \
+slowdown_sources = \
 	src/slowdown/calls.h \
 	src/slowdown/cause.h \
 	src/slowdown/change_points.h src/slowdown/change_points.cc \
@@ -135,14 +135,14 @@ slowdown_libs = libarena_slowdown.la $(base_libs)
 
 # Checks of GPUs: what is measured and what follows from it.
 noinst_LTLIBRARIES += libarena_checks.la
-libarena_checks_la_SOURCES = \
+checks_sources = \
 	src/checks/judge.h src/checks/judge.cc \
 	src/checks/node_check.h src/checks/node_check_json.cc \
 	# end
 checks_libs = libarena_checks.la libarena_slowdown.la $(request_libs)
 
 noinst_LTLIBRARIES += libarena_store.la
-libarena_store_la_SOURCES = \
+store_sources = \
 	src/store/checks.cc \
 	src/store/comm.cc \
 	src/store/open.h src/store/open.cc \
@@ -157,7 +157,7 @@ libarena_store_la_SOURCES = \
 store_libs = libarena_store.la $(checks_libs) $(SQLITE_LIBS)
 
 noinst_LTLIBRARIES += libarena_policy.la
-libarena_policy_la_SOURCES = \
+policy_sources = \
 	src/policy/fifo.h src/policy/fifo.cc \
 	src/policy/forecast.h src/policy/forecast.cc \
 	src/policy/holds.h src/policy/holds.cc \
@@ -174,7 +174,7 @@ libarena_policy_la_SOURCES = \
 policy_libs = libarena_policy.la $(store_libs)
 
 noinst_LTLIBRARIES += libarena_policy_loans.la
-libarena_policy_loans_la_SOURCES = \
+policy_loans_sources = \
 	src/policy/loans/demand.h src/policy/loans/demand.cc \
 	src/policy/loans/lease.h src/policy/loans/lease.cc \
 	src/policy/loans/ledger.h src/policy/loans/ledger.cc \
@@ -187,7 +187,7 @@ libarena_policy_loans_la_SOURCES = \
 policy_loans_libs = libarena_policy_loans.la $(policy_libs)
 
 noinst_LTLIBRARIES += libarena_policy_order.la
-libarena_policy_order_la_SOURCES = \
+policy_order_sources = \
 	src/policy/order/availability.h src/policy/order/availability.cc \
 	src/policy/order/keeping.h src/policy/order/keeping.cc \
 	src/policy/order/promises.h src/policy/order/promises.cc \
@@ -197,7 +197,7 @@ libarena_policy_order_la_SOURCES = \
 policy_order_libs = libarena_policy_order.la $(policy_loans_libs)
 
 noinst_LTLIBRARIES += libarena_policy_aryl.la
-libarena_policy_aryl_la_SOURCES = \
+policy_aryl_sources = \
 	src/policy/aryl/aryl_policy.h src/policy/aryl/aryl_policy.cc \
 	src/policy/aryl/demands.h src/policy/aryl/demands.cc \
 	src/policy/aryl/two_phase.h src/policy/aryl/two_phase.cc \
@@ -205,7 +205,7 @@ libarena_policy_aryl_la_SOURCES = \
 policy_aryl_libs = libarena_policy_aryl.la $(policy_order_libs)
 
 noinst_LTLIBRARIES += libarena_policy_arena.la
-libarena_policy_arena_la_SOURCES = \
+policy_arena_sources = \
 	src/policy/arena/appointed.h \
 	src/policy/arena/arena_policy.h src/policy/arena/arena_policy.cc \
 	src/policy/arena/arena_rules.h \
@@ -223,7 +223,7 @@ libarena_policy_arena_la_SOURCES = \
 policy_arena_libs = libarena_policy_arena.la $(policy_aryl_libs)
 
 noinst_LTLIBRARIES += libarena_baselines.la
-libarena_baselines_la_SOURCES = \
+baselines_sources = \
 	src/baselines/allocation.h src/baselines/allocation.cc \
 	src/baselines/arena_beside_slurm.h src/baselines/arena_beside_slurm.cc \
 	src/baselines/arena_paper.h src/baselines/arena_paper.cc \
@@ -238,7 +238,7 @@ libarena_baselines_la_SOURCES = \
 baselines_libs = libarena_baselines.la $(policy_arena_libs)
 
 noinst_LTLIBRARIES += libarena_sim_loans.la
-libarena_sim_loans_la_SOURCES = \
+sim_loans_sources = \
 	src/sim/loans/inference.h src/sim/loans/inference.cc \
 	src/sim/loans/lending.h src/sim/loans/lending.cc \
 	src/sim/loans/loan_metrics.h \
@@ -246,7 +246,7 @@ libarena_sim_loans_la_SOURCES = \
 sim_loans_libs = libarena_sim_loans.la $(baselines_libs)
 
 noinst_LTLIBRARIES += libarena_sim_slow.la
-libarena_sim_slow_la_SOURCES = \
+sim_slow_sources = \
 	src/sim/slow/slow_cluster.h src/sim/slow/slow_cluster.cc \
 	src/sim/slow/slow_effect.h src/sim/slow/slow_effect.cc \
 	src/sim/slow/slow_watch.h \
@@ -259,7 +259,7 @@ libarena_sim_power_la_SOURCES = \
 	# end
 
 noinst_LTLIBRARIES += libarena_sim.la
-libarena_sim_la_SOURCES = \
+sim_sources = \
 	src/sim/generate.h src/sim/generate.cc \
 	src/sim/generate_inference.h src/sim/generate_inference.cc \
 	src/sim/inputs.h src/sim/inputs.cc \
@@ -289,7 +289,7 @@ libarena_sim_history_la_SOURCES = \
 sim_history_libs = libarena_sim_history.la $(sim_libs)
 
 noinst_LTLIBRARIES += libarena_array.la
-libarena_array_la_SOURCES = \
+array_sources = \
 	src/array/bounds.h src/array/bounds.cc \
 	src/array/instance.h src/array/instance.cc \
 	src/array/line.h \
@@ -300,7 +300,7 @@ libarena_array_la_SOURCES = \
 array_libs = libarena_array.la $(base_libs)
 
 noinst_LTLIBRARIES += libarena_array_search.la
-libarena_array_search_la_SOURCES = \
+array_search_sources = \
 	src/array/search/deadline.h \
 	src/array/search/exact.h src/array/search/exact.cc \
 	src/array/search/exact_layer.h src/array/search/exact_layer.cc \

@@ -290,6 +290,57 @@ def named_twice(entries):
             yield f"{name} is defined in {', '.join(sorted(paths))}"
 
 
+def read_units():
+    """List of local.mk -> the sources that become one translation unit."""
+    units = {}
+    for folder, _, names in os.walk(top):
+        if "local.mk" in names:
+            with open(os.path.join(folder, "local.mk"), encoding="utf-8") as file:
+                for unit, text in re.findall(r"^(\w+)_sources = ((?:.*\\\n)+)", file.read(), re.M):
+                    units[unit] = [word for word in text.split() if word.endswith(".cc")]
+    return units
+
+
+def hidden(paths):
+    """(path, name, its type and parameters) of what anonymous namespaces hold, as far as two files can have it at once."""
+    text = subprocess.run(["ctags", "-f", "-", "--language-force=C++", "--kinds-C++=fvscgue", "--fields=KsS", "--sort=no", "-L", "-"],
+                          input="\n".join(paths), capture_output=True, text=True, check=True, cwd=top).stdout
+    for line in text.splitlines():
+        name, path, _, kind, *fields = line.split("\t")
+        facts = dict(field.split(":", 1) for field in fields if ":" in field)
+        space = facts.get("namespace", facts.get("enum", "") if kind == "enumerator" else "")
+        if re.search(r"__anon\w*$", space):
+            names = re.sub(r"\b\w+(?=[,)=])|=[^,)]*", "", facts.get("signature", "")) if kind == "function" else ""
+            yield path, name, names
+
+
+def hidden_twice(entries, units):
+    """One unit includes all of them: a name may stand in one, but for functions of different parameters."""
+    found = collections.defaultdict(list)
+    for path, name, parameters in entries:
+        found[path].append((name, parameters))
+    for unit, paths in sorted(units.items()):
+        homes, kinds = collections.defaultdict(set), collections.defaultdict(set)
+        for path in paths:
+            for name, parameters in found[path]:
+                homes[name, parameters].add(path)
+                kinds[name].add((path, parameters != ""))
+        for (name, parameters), where in sorted(homes.items()):
+            if len(where) > 1:
+                yield f"{name}{parameters} is hidden in {' and '.join(sorted(where))}, which {unit}_sources has both"
+        for name, seen in sorted(kinds.items()):
+            if len({is_function for _, is_function in seen}) > 1 and len({path for path, _ in seen}) > 1:
+                yield f"{name} is a function and something else in {' and '.join(sorted({path for path, _ in seen}))} ({unit}_sources)"
+
+
+def leaking(texts, units):
+    """A using-directive of a whole file, or a macro, is one of all files behind it."""
+    for unit, paths in sorted(units.items()):
+        for path in paths:
+            for line in re.findall(r"^(?:using namespace .*|#\s*define .*)", texts.get(path, ""), re.M):
+                yield f"{path}: {line} reaches into the rest of {unit}_sources"
+
+
 def symbols(archive, kinds):
     text = subprocess.run(["nm", "-P", "-g", archive], capture_output=True, text=True, check=True).stdout
     return {line.split()[0] for line in text.splitlines() if len(line.split()) > 1 and line.split()[1] in kinds}
@@ -383,6 +434,13 @@ def main():
         sees("a long function", list(too_large([("a.cc", "function", "::f", MOST_LINES + 1, "()")])))
         sees("a parameter too many", list(too_large([("a.h", "prototype", "::f", 1, f"(int{', int' * MOST_PARAMETERS})")])))
         result(f"no function has more than {MOST_LINES} lines or {MOST_PARAMETERS} parameters", list(too_large(entries)))
+        units = read_units()
+        sees("a name that two files of a unit hide", list(hidden_twice([("a.cc", "f", "()"), ("b.cc", "f", "()")], {"u": ["a.cc", "b.cc"]})))
+        sees("a table and a function of one name", list(hidden_twice([("a.cc", "f", "()"), ("b.cc", "f", "")], {"u": ["a.cc", "b.cc"]})))
+        result("two files of a unit hide no same name", list(hidden_twice(hidden(sorted(sum(units.values(), []))), units)))
+        sees("a macro of a file in a unit", list(leaking({"a.cc": "#define A 1\n"}, {"u": ["a.cc"]})))
+        result("no file of a unit has a using-directive or a macro for the others", list(leaking(texts, units)))
+        result("what is in a unit exists", [path for paths in units.values() for path in paths if path not in texts])
     check_libraries(rooms)
     check_spank()
     check_arena()

@@ -42,4 +42,6 @@ once "SplitMix64, but for a device's" '0xbf58476d1ce4e5b9U?\b' \
     'src/base/hash\.h|profiler/cuda/cuda_kernels\.cu' '    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9U;'
 once "what is escaped in HTML" '"&(lt|amp|quot|#39);"' \
     'src/html/document\.cc' '            out += "&lt;";'
+once "a count as a real number" '^ *(constexpr |inline |static )*double real\(' \
+    'src/base/statistics\.h' 'double real(std::int64_t value) { return static_cast<double>(value); }'
 done_testing

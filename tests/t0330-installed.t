@@ -107,23 +107,19 @@ build_shifted() {
     sed -i '/^struct job_record {/,/^};/ s/^};/\tuint64_t field_of_another_release;\n};/' "$record"
     grep -q field_of_another_release "$record" || return 1
     [[ ! -d $headers/slurm ]] || cp -r "$headers/slurm" "$work/shifted/"
-    local source objects=() flags compiler
+    local plugin flags compiler
     flags=$(make_value '$(DEFS) $(DEFAULT_INCLUDES) $(sched_arena_la_CPPFLAGS) $(AM_CXXFLAGS)')
     flags=${flags//$headers/$work/shifted}
     compiler=$(make_value '$(CXX)')
     cd "$ARENA_BUILDDIR" || return 1
-    for source in $(make_value '$(sched_arena_la_SOURCES)'); do
-        [[ $source == *.cc ]] || continue
-        objects+=("$work/$(basename "$source" .cc).o")
-        eval "$compiler $flags -O0 -w -fPIC -c '$ARENA_SRCDIR/$source' -o '${objects[-1]}'" || return 1
-    done
     cp -r "$plugins" "$work/plugins"
     rm "$work/plugins/"{sched,job_submit}_arena.so
-    source=$ARENA_SRCDIR/plugin/job_submit/job_submit_arena.cc
-    eval "$compiler $flags -O0 -w -fPIC -c '$source' -o '$work/submit.o'" || return 1
-    # shellcheck disable=SC2046
-    link_shifted sched_arena "${objects[@]}" .libs/libarena_sched_logic.a &&
-        link_shifted job_submit_arena "$work/submit.o" $(find plugin/job_submit/.libs -name 'job_submit_arena_la-*.o' ! -name '*-job_submit_arena.o')
+    for plugin in sched_arena job_submit_arena; do
+        # shellcheck disable=SC2046
+        printf '#include "%s"\n' $(make_value "\$(filter %.cc,\$(${plugin}_sources))") >"$work/$plugin.cc"
+        eval "$compiler $flags -O0 -w -fPIC -c '$work/$plugin.cc' -o '$work/$plugin.o'" || return 1
+    done
+    link_shifted sched_arena "$work/sched_arena.o" .libs/libarena_sched_logic.a && link_shifted job_submit_arena "$work/job_submit_arena.o"
 }
 link_shifted() { # PLUGIN OBJECT...
     local plugin=$1

@@ -5,13 +5,14 @@ bin_PROGRAMS += arena-train
 noinst_LTLIBRARIES += libarena_train_comm.la libarena_train_core.la libarena_train_cpu.la \
 	libarena_train_checkpoint.la libarena_train_members.la libarena_train_array.la libarena_train_run.la
 ARENA_TRAIN_CXXFLAGS = $(AM_CXXFLAGS) $(ARENA_KERNEL_CXXFLAGS)
-libarena_train_comm_la_SOURCES = \
+train_comm_sources = \
 	train/comm/comm.h train/comm/comm_threads.cc train/comm/comm_mpi.cc \
 	train/comm/messages.h train/comm/messages.cc \
 	# end
-libarena_train_comm_la_CPPFLAGS = $(AM_CPPFLAGS) $(MPI_CFLAGS)
+# OMPI_SKIP_MPICXX: MPI's C interface alone
+libarena_train_comm_la_CPPFLAGS = $(AM_CPPFLAGS) $(MPI_CFLAGS) -DOMPI_SKIP_MPICXX=1
 libarena_train_comm_la_CXXFLAGS = $(ARENA_TRAIN_CXXFLAGS)
-libarena_train_core_la_SOURCES = \
+train_core_sources = \
 	train/core/shape.h train/core/shape.cc \
 	train/core/step_line.h train/core/step_line.cc \
 	train/core/parameters.h train/core/parameters.cc \
@@ -27,12 +28,12 @@ libarena_train_core_la_SOURCES = \
 libarena_train_core_la_CXXFLAGS = $(ARENA_TRAIN_CXXFLAGS)
 libarena_train_cpu_la_SOURCES = train/cpu/cpu_device.h train/cpu/cpu_device.cc
 libarena_train_cpu_la_CXXFLAGS = $(ARENA_TRAIN_CXXFLAGS)
-libarena_train_checkpoint_la_SOURCES = \
+train_checkpoint_sources = \
 	train/checkpoint/checkpoint_file.h train/checkpoint/checkpoint_file.cc \
 	train/checkpoint/checkpoint.h train/checkpoint/checkpoint.cc \
 	# end
 libarena_train_checkpoint_la_CXXFLAGS = $(ARENA_TRAIN_CXXFLAGS)
-libarena_train_members_la_SOURCES = \
+train_members_sources = \
 	train/members/address.h train/members/address.cc \
 	train/members/attach.h train/members/attach.cc \
 	train/members/desk.h train/members/desk.cc \
@@ -42,7 +43,7 @@ libarena_train_members_la_SOURCES = \
 	train/members/serving_desk.h train/members/serving_desk.cc \
 	# end
 libarena_train_members_la_CXXFLAGS = $(ARENA_TRAIN_CXXFLAGS)
-libarena_train_array_la_SOURCES = \
+train_array_sources = \
 	train/array/array_executor.h train/array/array_executor.cc \
 	train/array/crew.h train/array/crew.cc \
 	train/array/member.h train/array/member.cc \
@@ -53,7 +54,7 @@ libarena_train_array_la_SOURCES = \
 	train/array/timetable.h train/array/timetable.cc \
 	# end
 libarena_train_array_la_CXXFLAGS = $(ARENA_TRAIN_CXXFLAGS)
-libarena_train_run_la_SOURCES = \
+train_run_sources = \
 	train/run/array_run.h train/run/array_run.cc \
 	train/run/chief_control.h train/run/chief_control.cc \
 	train/run/control.h train/run/control.cc \

@@ -22,11 +22,11 @@ libarena_watch_ring_la_SOURCES = \
 	watch/ring/ring_file.h watch/ring/ring_file.cc \
 	# end
 libarena_watch_ring_la_CXXFLAGS = $(ARENA_RECORDER_CXXFLAGS)
-libarena_watch_reader_la_SOURCES = \
+watch_reader_sources = \
 	watch/reader/ring_csv.h watch/reader/ring_csv.cc \
 	watch/reader/ring_reader.h watch/reader/ring_reader.cc \
 	# end
-libarena_watch_chief_la_SOURCES = \
+watch_chief_sources = \
 	watch/chief/answers.h watch/chief/answers.cc \
 	watch/chief/checks.h watch/chief/checks.cc \
 	watch/chief/chief.h watch/chief/chief.cc \
@@ -43,7 +43,7 @@ libarena_watch_chief_la_SOURCES = \
 	watch/chief/validation.cc \
 	# end
 watch_chief_libs = libarena_watch_chief.la libarena_reports.la libarena_core.la $(slowdown_libs)
-libarena_watch_wire_la_SOURCES = \
+watch_wire_sources = \
 	watch/wire/frames.h watch/wire/frames.cc \
 	watch/wire/line_stream.h watch/wire/line_stream.cc \
 	watch/wire/link.h watch/wire/link.cc watch/wire/listener.cc \
@@ -52,7 +52,7 @@ libarena_watch_wire_la_SOURCES = \
 	# end
 libarena_watch_wire_la_CPPFLAGS = $(AM_CPPFLAGS) $(NETTLE_CFLAGS)
 watch_wire_libs = libarena_watch_wire.la $(base_libs) $(NETTLE_LIBS)
-libarena_watch_agent_la_SOURCES = \
+watch_agent_sources = \
 	watch/agent/agent.h watch/agent/agent.cc \
 	watch/agent/agent_loop.h watch/agent/agent_loop.cc \
 	watch/agent/chief_here.h watch/agent/chief_here.cc \

@@ -18,8 +18,7 @@
 namespace arena::cli {
 namespace {
 
-constexpr std::size_t most_carriers = 4096, most_members = 1 << 20, most_nodes = 4096;
-constexpr std::int64_t latest_s = 1'000'000'000'000;
+constexpr std::size_t most_carriers = 4096, most_members = 1 << 20;
 
 struct ArrayMember {
     std::int64_t job = 0, array = 0, task = 0;
@@ -79,7 +78,7 @@ void print_job(const ArrayJob& job) {
     fmt::print("{}", table.text());
 }
 
-int list(const Globals& globals) {
+int list_arrays(const Globals& globals) {
     const Result<Json> json = ask_scheduler(globals, "array list");
     if (!json) return fail(globals, json.error());
     if (globals.json) return show_json(*json);
@@ -104,7 +103,7 @@ void add_array(CLI::App& app, Globals& globals) {
     CLI::App& group = *app.add_subcommand("array", "siblings that share one pipeline");
     group.require_subcommand(1);
     group.add_subcommand("list", "which jobs train members of job arrays, and what each has used")
-        ->callback([&globals] { globals.status = list(globals); });
+        ->callback([&globals] { globals.status = list_arrays(globals); });
 }
 
 }  // namespace arena::cli

@@ -3,6 +3,8 @@
 // too.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <string>
 
 #include "base/json.h"
@@ -10,6 +12,9 @@
 
 namespace arena::cli {
 
+/// Nodes, and the last moment (epoch seconds), of an answer.
+inline constexpr std::size_t most_nodes = 4096;
+inline constexpr std::int64_t latest_s = 1'000'000'000'000;
 /// Says one line on the socket that arena.yaml names. Errors: no arena.yaml, no answer, or none of
 /// ours (environment); a refusal has the code and the sentence of the plug-in.
 Result<Json> ask_scheduler(const Globals& globals, const std::string& line);

@@ -22,9 +22,9 @@
 namespace arena::cli {
 namespace {
 
-constexpr std::size_t most_nodes = 4096, most_jobs = 1 << 20;
+constexpr std::size_t most_jobs = 1 << 20;
 constexpr std::size_t longest_list = 4000;  ///< bytes, of a question to the scheduler
-constexpr std::int64_t latest_s = 1'000'000'000'000, longest_deadline_s = 86400;
+constexpr std::int64_t longest_deadline_s = 86400;
 
 // ---- what the scheduler answers ----------------------------------------------------------------
 
@@ -196,7 +196,7 @@ void print_leases(const std::vector<Lease>& leases) {
     fmt::print("{}", table.text());
 }
 
-int list(const Globals& globals) {
+int list_loans(const Globals& globals) {
     const Result<Json> json = ask_scheduler(globals, "loan list");
     if (!json) return fail(globals, json.error());
     if (globals.json) return show_json(*json);
@@ -230,7 +230,7 @@ void add_loan(CLI::App& app, Globals& globals) {
     CLI::App& group = *app.add_subcommand("loan", "inference nodes that are lent to training");
     group.require_subcommand(1);
     group.add_subcommand("list", "which nodes are lent, and when they are back")
-        ->callback([&globals] { globals.status = list(globals); });
+        ->callback([&globals] { globals.status = list_loans(globals); });
 
     CLI::App* lend = group.add_subcommand("offer", "lend nodes of an inference partition");
     const auto nodes = std::make_shared<std::string>(), until = std::make_shared<std::string>();

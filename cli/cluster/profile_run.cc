@@ -34,7 +34,7 @@ std::string profiler_path() {
 /// Runs a program and waits; its standard output goes to `out` when that is not null. The exit
 /// code, 128 + N for a signal. SIGINT reaches the profiler too, which then writes what it has: we
 /// wait.
-Result<int> run_program(const std::vector<std::string>& words, std::string* out) {
+Result<int> run_profiler(const std::vector<std::string>& words, std::string* out) {
     int pipe_ends[2] = {-1, -1};
     if (out != nullptr && ::pipe(pipe_ends) != 0)
         return environment_error(std::strerror(errno), "pipe");
@@ -137,7 +137,7 @@ class ProfileRunner {
         if (options_.threads > 0)
             words.insert(words.end(), {"--threads", std::to_string(options_.threads)});
         words.insert(words.end(), {"--device", options_.emulated ? "cpu" : "cuda"});
-        const auto code = run_program(words, &text);
+        const auto code = run_profiler(words, &text);
         if (!code) return code.error();
         if (*code != 0) return environment_error("the device cannot be used (see above)");
         const auto json = parse_json(text);
@@ -205,7 +205,7 @@ class ProfileRunner {
         if (!known) return known.error();
         if (!known->empty()) words.insert(words.end(), {"--reuse", *known});
         if (!globals_.json) fmt::print(stderr, "{} on {}\n", name, options_.gpu_type);
-        const auto code = run_program(words, nullptr);
+        const auto code = run_profiler(words, nullptr);
         if (!code) return code.error();
         if (*code == exit_usage) return usage_error("refused by arena-profiler (see above)", name);
         if (*code != 0 && *code != exit_no)

@@ -25,21 +25,21 @@ namespace {
 
 // ---- what the scheduler answers ----------------------------------------------------------------
 
-struct Event {
+struct SlowEvent {
     std::int64_t job = 0, onset = 0, relief = 0;
     std::string at, peer, cause, action;
     double factor = 0, lost_s = 0;
     bool cleared = false;
 };
 
-Result<std::vector<Event>> read_events(const Json& json) {
-    std::vector<Event> events;
+Result<std::vector<SlowEvent>> read_events(const Json& json) {
+    std::vector<SlowEvent> events;
     std::optional<Error> error;
     const JsonFields fields(json, "", error);
     const Json* list = fields.list("events", 1 << 20);
     for (std::size_t i = 0; list != nullptr && i < list->size() && !error; ++i) {
         const JsonFields told((*list)[i], "events", error);
-        Event& event = events.emplace_back();
+        SlowEvent& event = events.emplace_back();
         told.integer("job", event.job, 1, UINT32_MAX);
         told.integer("onset", event.onset, 0, INT64_MAX);
         if (told.has("relief")) told.integer("relief", event.relief, 0, INT64_MAX);
@@ -55,20 +55,20 @@ Result<std::vector<Event>> read_events(const Json& json) {
     return events;
 }
 
-std::string state_of(const Event& event) {
+std::string state_of(const SlowEvent& event) {
     if (event.cleared) return "cleared";
     return event.relief != 0 ? "over" : "goes on";
 }
 
 /// Of what is slow nobody knows where: all of them wait for each other.
-std::string place_of(const Event& event) {
+std::string place_of(const SlowEvent& event) {
     if (event.at.empty()) return "not known";
     return event.peer.empty() ? event.at : event.at + "+" + event.peer;
 }
 
 /// Other frameworks than arena-train obey no words, and nothing is measured while they run.
-void print_unexplained(const std::vector<Event>& events) {
-    for (const Event& event : events)
+void print_unexplained(const std::vector<SlowEvent>& events) {
+    for (const SlowEvent& event : events)
         if (event.at.empty())
             fmt::print(
                 "JobId={}: its steps {} {:.2f} times as long as before, which has cost {} so "
@@ -78,7 +78,7 @@ void print_unexplained(const std::vector<Event>& events) {
                 human_seconds(event.lost_s));
 }
 
-void print_events(const std::vector<Event>& events) {
+void print_events(const std::vector<SlowEvent>& events) {
     Table table({{"job", true},
                  {"at", false, Wide::whole},
                  {"cause", false},
@@ -87,7 +87,7 @@ void print_events(const std::vector<Event>& events) {
                  {"action", false},
                  {"lost", true},
                  {"state", false}});
-    for (const Event& event : events)
+    for (const SlowEvent& event : events)
         table.add({std::to_string(event.job), place_of(event), event.cause,
                    fmt::format("x{:.1f}", event.factor), utc_time(static_cast<double>(event.onset)),
                    event.action, human_seconds(event.lost_s), state_of(event)});
@@ -135,7 +135,7 @@ void print_nodes(const Json& json) {
     }
 }
 
-int list(const Globals& globals) {
+int list_events(const Globals& globals) {
     const Result<Json> json = ask_scheduler(globals, "slowdown list");
     if (!json) return fail(globals, json.error());
     if (globals.json) return show_json(*json);
@@ -179,7 +179,7 @@ int tell_of_node(const Globals& globals, const std::string& verb, const std::str
 
 // ---- what a job says ---------------------------------------------------------------------------
 
-struct ReportOptions {
+struct SlowReportOptions {
     JobId job = 0;
     std::int64_t life = -1;  ///< -1 = SLURM_RESTART_COUNT
     std::string at, peer, cause, action = "none";
@@ -207,7 +207,7 @@ Status read_word(const std::string& text, std::optional<Word> (*parse)(std::stri
     return Done{};
 }
 
-Result<SlowReport> read_report(const ReportOptions& options) {
+Result<SlowReport> read_report(const SlowReportOptions& options) {
     SlowReport report = options.report;
     const std::string restarts = environment("SLURM_RESTART_COUNT");
     const auto life = options.life >= 0
@@ -238,7 +238,7 @@ Status deliver(JobId job, const std::string& text, double wait_s) {
     }
 }
 
-int report(const Globals& globals, const ReportOptions& options) {
+int report(const Globals& globals, const SlowReportOptions& options) {
     const auto job = reporting_job(options.job);
     if (!job) return fail(globals, job.error());
     const auto report = read_report(options);
@@ -254,7 +254,7 @@ int report(const Globals& globals, const ReportOptions& options) {
 void add_report_to(CLI::App& group, Globals& globals) {
     CLI::App* command =
         group.add_subcommand("report", "a running job says that a GPU or a link is slow");
-    const auto o = std::make_shared<ReportOptions>();
+    const auto o = std::make_shared<SlowReportOptions>();
     SlowReport& told = o->report;
     command->add_option("--onset", told.onset, "epoch seconds of the first slow step")->required();
     command->add_option(
@@ -302,7 +302,7 @@ void add_slowdown(CLI::App& app, Globals& globals) {
     CLI::App& group = *app.add_subcommand("slowdown", "slow GPUs and links, and what is done");
     group.require_subcommand(1);
     group.add_subcommand("list", "what watched jobs say")->callback([&globals] {
-        globals.status = list(globals);
+        globals.status = list_events(globals);
     });
     add_show_to(group, globals);
     add_word_to(group, globals, "clear", "take a node for healthy again (root, SlurmUser)");

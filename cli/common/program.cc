@@ -145,7 +145,7 @@ std::string libexec_program(const std::string& name) {
 }
 
 int run_commands(const CommandProgram& program, int argc, char** argv) {
-    return run_program(program.name, [&] { return main_of(program, argc, argv); });
+    return arena::run_program(program.name, [&] { return main_of(program, argc, argv); });
 }
 
 }  // namespace arena::cli

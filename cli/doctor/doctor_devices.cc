@@ -14,7 +14,7 @@
 namespace arena::cli {
 namespace {
 
-constexpr const char* name = "GPU devices";
+constexpr const char* devices_name = "GPU devices";
 
 /// The names that slurm.conf has for this host.
 std::vector<std::string> own_nodes(const Facts& facts) {
@@ -70,13 +70,13 @@ std::vector<std::string> missing_of(const std::vector<std::string>& files) {
 
 Finding judge_gpus(const std::string& conf, const OwnDevices& own) {
     if (const auto missing = missing_of(own.gpus); !missing.empty())
-        return missing_device(name, conf, missing, own.gpus.size());
-    if (!own.gpus.empty()) return ok(name, fmt::format("{} of {}", own.gpus.size(), conf));
+        return missing_device(devices_name, conf, missing, own.gpus.size());
+    if (!own.gpus.empty()) return ok(devices_name, fmt::format("{} of {}", own.gpus.size(), conf));
     const std::string& finder = own.auto_detect;
-    return skip(name, conf + " names none for this node" +
-                          (finder.empty() || lower_case(finder) == "off"
-                               ? ""
-                               : ": AutoDetect=" + printable(finder, 20) + " finds them"));
+    return skip(devices_name, conf + " names none for this node" +
+                                  (finder.empty() || lower_case(finder) == "off"
+                                       ? ""
+                                       : ": AutoDetect=" + printable(finder, 20) + " finds them"));
 }
 
 }  // namespace
@@ -86,9 +86,9 @@ std::vector<Finding> check_devices(const Facts& facts) {
     const std::string conf =
         std::filesystem::path(facts.slurm_conf_path).parent_path() / "gres.conf";
     const auto read = read_gres_conf(conf);
-    if (!read) return {skip(name, read.error().message())};
+    if (!read) return {skip(devices_name, read.error().message())};
     if (!read->faults.empty())
-        return {fail(name, read->faults.front() + ": slurmd does not start")};
+        return {fail(devices_name, read->faults.front() + ": slurmd does not start")};
     const OwnDevices own = own_devices(*read, own_nodes(facts));
     std::vector<Finding> found{judge_gpus(conf, own)};
     if (const auto missing = missing_of(own.others); !missing.empty())

@@ -21,7 +21,7 @@
 namespace arena::cli {
 namespace {
 
-constexpr const char* name = "Prolog";
+constexpr const char* prolog_name = "Prolog";
 
 std::string our_prolog(const Facts& facts) { return facts.libexec_dir + "/arena-prolog"; }
 
@@ -53,13 +53,14 @@ Remedy run_both(const Facts& facts, const std::vector<std::string>& theirs) {
     std::string files = shell_word(our_prolog(facts));
     for (const std::string& file : theirs) files += " " + shell_word(file);
     remedy.push_back(fmt::format("ln -s {} {}", files, shell_word(directory + "/")));
-    for (std::string& line : set_in_slurm_conf(facts, name, directory + "/*", Apply::reconfigure))
+    for (std::string& line :
+         set_in_slurm_conf(facts, prolog_name, directory + "/*", Apply::reconfigure))
         remedy.push_back(std::move(line));
     return remedy;
 }
 
 Remedy run_ours(const Facts& facts) {
-    return set_in_slurm_conf(facts, name, our_prolog(facts), Apply::reconfigure);
+    return set_in_slurm_conf(facts, prolog_name, our_prolog(facts), Apply::reconfigure);
 }
 
 bool mounted_noexec(const std::string& file) {
@@ -88,15 +89,16 @@ std::optional<Finding> check_file(const std::string& file, uid_t slurmd_uid) {
     struct stat info {};
     if (::stat(file.c_str(), &info) != 0) return std::nullopt;  // told by the caller
     if (mounted_noexec(file))
-        return fail(name, file + " lies on a file system mounted noexec: each job drains its node",
+        return fail(prolog_name,
+                    file + " lies on a file system mounted noexec: each job drains its node",
                     {"mount -o remount,exec " + shell_word(mount_point_of(file))});
     if ((info.st_mode & 0111) == 0 || (info.st_mode & 0500) != 0500)
-        return fail(name,
+        return fail(prolog_name,
                     fmt::format("{} cannot be executed ({}): each job drains its node", file,
                                 owner_text(info)),
                     {"chmod 0755 " + shell_word(file)});
     if (const Status status = check_trusted(file, slurmd_uid); !status)
-        return fail(name, status.error().message(),
+        return fail(prolog_name, status.error().message(),
                     {"chown root:root " + shell_word(status.error().where),
                      "chmod go-w " + shell_word(status.error().where)});
     return std::nullopt;
@@ -141,7 +143,7 @@ std::optional<Finding> check_config_read(const Facts& facts,
     if (path.empty() || path == facts.config_path) return std::nullopt;
     const auto sum = config_sum(path);
     if (sum && *sum == facts.config_sum) return std::nullopt;
-    return fail(name,
+    return fail(prolog_name,
                 fmt::format("it reads {} ({}), commands and slurmctld {} (sum {}): one rule says "
                             "which, ARENA_CONF, else the arena.yaml beside slurm.conf; set "
                             "ARENA_CONF for slurmd, slurmctld and users, or for none of them",
@@ -164,16 +166,16 @@ std::optional<std::string> read_text(const std::string& file) {
 Finding check_on_node(const Facts& facts, const std::string& value) {
     const std::vector<std::string> files = files_of(value);
     if (files.empty())
-        return fail(name, value + " is not on this node: its first job drains it",
+        return fail(prolog_name, value + " is not on this node: its first job drains it",
                     ::access(our_prolog(facts).c_str(), F_OK) == 0 ? run_ours(facts)
                                                                    : Remedy{"make install"});
     for (const std::string& file : files)
         if (auto finding = check_file(file, slurmd_uid(facts))) return *finding;
     if (std::none_of(files.begin(), files.end(), runs_ours))
-        return fail(name, value + " does not run arena-prolog: nothing is profiled",
+        return fail(prolog_name, value + " does not run arena-prolog: nothing is profiled",
                     run_both(facts, files));
     if (auto finding = check_config_read(facts, files)) return *finding;
-    return ok(name, value);
+    return ok(prolog_name, value);
 }
 
 /// What the Prolog itself does first, as it does it. Errors are in its words.
@@ -196,23 +198,24 @@ Finding check_helper(const Facts& facts) {
 std::optional<Finding> check_slurmd_user(const Facts& facts) {
     const std::string user = slurmd_user(facts);
     if (user == "root" || user == facts.config->profile_user) return std::nullopt;
-    return fail(name,
+    return fail(prolog_name,
                 fmt::format("SlurmdUser is {}, who cannot run the profiler as {}", user,
                             facts.config->profile_user),
                 set_in_slurm_conf(facts, "SlurmdUser", "root", Apply::restart_slurmd));
 }
 
 Finding check_value(const Facts& facts) {
-    const std::string value = wanted_value(facts, name), running = running_value(facts, name);
+    const std::string value = wanted_value(facts, prolog_name),
+                      running = running_value(facts, prolog_name);
     if (value.empty() && facts.slurm_config && !running.empty() && !facts.host.controller)
-        return ok(name, running + " (slurmctld's; slurm.conf here has none)");
+        return ok(prolog_name, running + " (slurmctld's; slurm.conf here has none)");
     if (value.empty())
-        return fail(name, "none in slurm.conf: nothing is ever profiled", run_ours(facts));
+        return fail(prolog_name, "none in slurm.conf: nothing is ever profiled", run_ours(facts));
     Finding finding = facts.host.compute
                           ? check_on_node(facts, value)
-                          : ok(name, value + " (its file is looked at on compute nodes)");
+                          : ok(prolog_name, value + " (its file is looked at on compute nodes)");
     if (finding.verdict == Verdict::ok && facts.slurm_config && running != value)
-        return fail(name,
+        return fail(prolog_name,
                     fmt::format("slurm.conf says {}, slurmctld still runs with {}", value,
                                 running.empty() ? "none" : running),
                     on_controller(facts, {apply_command(Apply::reconfigure)}));

@@ -14,7 +14,7 @@
 namespace arena::cli {
 namespace {
 
-constexpr const char* name = "plugstack.conf";
+constexpr const char* spank_name = "plugstack.conf";
 
 struct PluginLine {
     std::string file, rule, plugin;  ///< where it stands; optional or required; what it loads
@@ -88,29 +88,29 @@ Finding check_one(const Facts& facts, const PluginLine& line) {
     const bool is_path = line.plugin.starts_with('/');
     if (is_path && ::access(line.plugin.c_str(), R_OK) != 0)
         return fail(
-            name,
+            spank_name,
             fmt::format("{}: {} is not on this host: sbatch knows no --arena option", line.file,
                         line.plugin),
             {line.plugin == ours ? "make install"
                                  : fmt::format("sed -i 's|^[^#]*spank_arena.so|optional {}|' {}",
                                                ours, shell_word(line.file))});
     if (is_path && !has_library(line.plugin))
-        return fail(name,
+        return fail(spank_name,
                     fmt::format("{}: libarena_spank.so is not beside {}: sbatch refuses --arena "
                                 "options; in the directory where slurm-arena was built:",
                                 line.file, line.plugin),
                     {"make install"});
     if (line.rule == "required")
-        return warn(name,
+        return warn(spank_name,
                     fmt::format("{}: required; a fault of the plug-in would end jobs", line.file),
                     {fmt::format("sed -i 's|^[^#]*spank_arena.so|optional {}|' {}", line.plugin,
                                  shell_word(line.file))});
-    return ok(name, fmt::format("{}: {} {}", line.file, line.rule, line.plugin));
+    return ok(spank_name, fmt::format("{}: {} {}", line.file, line.rule, line.plugin));
 }
 
 /// A plug-in behind pyxis' is called inside of the container, where neither agent nor recorder are.
 Finding behind_pyxis(const PluginLine& line, const std::string& pyxis_file) {
-    return warn(name,
+    return warn(spank_name,
                 fmt::format("{}: spank_pyxis.so stands before spank_arena.so: a step in its "
                             "container runs unwatched",
                             pyxis_file),
@@ -133,7 +133,7 @@ std::vector<Finding> check_spank(const Facts& facts) {
     Stack stack;
     read_stack(path, stack);
     if (stack.ours.empty())
-        return {fail(name, path + " loads no spank_arena.so: sbatch knows no --arena option",
+        return {fail(spank_name, path + " loads no spank_arena.so: sbatch knows no --arena option",
                      {add_line(path, stack, facts.plugin_dir + "/spank_arena.so")})};
     if (stack.ours.size() == 1) {
         std::vector<Finding> found{check_one(facts, stack.ours.front())};
@@ -154,7 +154,7 @@ std::vector<Finding> check_spank(const Facts& facts) {
                   fmt::format("echo 'optional {}/spank_arena.so' >>{}", facts.plugin_dir,
                               shell_word(kept))};
     return {
-        fail(name,
+        fail(spank_name,
              fmt::format("spank_arena.so is loaded {} times ({}): each option is there as often",
                          stack.ours.size(), join(files, ", ")),
              std::move(remedy))};

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "array/search/prefetch.h"
+#include "base/statistics.h"
 #include "planner/arrays/array_stages.h"
 #include "planner/search/grids.h"
 #include "planner/search/planner.h"
@@ -19,8 +20,6 @@ namespace {
 /// of which are at least the work of one member: it does not beat S devices with a member each.
 constexpr const char* alone_is_faster =
     "a member fits one device, and side by side no device waits for another";
-
-double real(std::int64_t value) { return static_cast<double>(value); }
 
 ArrayOffer group_offer(ArrayWay way, const ArrayQuery& query, const Offer& offer) {
     ArrayOffer found{.way = way, .possible = true};

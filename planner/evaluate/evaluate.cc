@@ -23,8 +23,6 @@ namespace {
 
 constexpr std::int64_t resnet_base_channels = 64;  ///< He et al. 2015
 
-double real(std::int64_t value) { return static_cast<double>(value); }
-
 char ascii_lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 
 std::int64_t or_one(std::int64_t value) { return std::max<std::int64_t>(1, value); }

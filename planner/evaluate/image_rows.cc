@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/statistics.h"
 #include "base/text.h"
 #include "core/profile.h"
 #include "planner/models/model.h"
@@ -17,8 +18,6 @@
 namespace arena {
 
 namespace {
-
-double real(std::int64_t value) { return static_cast<double>(value); }
 
 /// Of one sample, in elements.
 struct Block {

@@ -8,6 +8,7 @@
 
 #include "base/text.h"
 #include "base/yaml.h"
+#include "core/limits.h"
 #include "planner/hardware/card_names.h"
 
 namespace arena {
@@ -15,7 +16,6 @@ namespace arena {
 namespace {
 
 constexpr std::size_t max_calibration_bytes = 256 * 1024;
-constexpr std::size_t max_name = 64;
 
 template <typename T>
 struct Field {
@@ -142,7 +142,7 @@ Status read_fields(const YamlNode& map, std::string_view file, std::vector<std::
 Result<std::string> read_word(const YamlNode& map, std::string_view file, std::string_view key) {
     const YamlNode* node = map.find(key);
     if (node == nullptr) return std::string();
-    return yaml_string(*node, file, key, max_name);
+    return yaml_string(*node, file, key, limits::name_bytes);
 }
 
 Result<std::vector<std::string>> read_words(const YamlNode& map, std::string_view file,
@@ -153,7 +153,7 @@ Result<std::vector<std::string>> read_words(const YamlNode& map, std::string_vie
     if (list->kind != YamlNode::Kind::sequence)
         return usage_error(fmt::format("{} must be a list of names", key), list->where(file));
     for (const YamlNode& node : list->items) {
-        const Result<std::string> word = yaml_string(node, file, key, max_name);
+        const Result<std::string> word = yaml_string(node, file, key, limits::name_bytes);
         if (!word) return word.error();
         words.push_back(*word);
     }

@@ -5,11 +5,11 @@
 #include <bit>
 #include <cmath>
 
+#include "base/statistics.h"
+
 namespace arena {
 
 namespace {
-
-double real(std::int64_t value) { return static_cast<double>(value); }
 
 /// Exact for powers of two, as which most groups come, and without a call for these.
 double log2_of(std::int64_t count) {
@@ -22,9 +22,6 @@ double log2_of(std::int64_t count) {
 double start_up_s(double link_alpha_s, std::int64_t ranks) {
     return link_alpha_s * (4 + real(ranks) / 2);
 }
-
-/// (n-1)/n: the share of the buffer that crosses each link in a reduce-scatter or an all-gather.
-double ring_share(std::int64_t ranks) { return real(ranks - 1) / real(ranks); }
 
 /// One pass (reduce-scatter or all-gather) inside a node.
 double intra_pass_s(const Topology& t, std::int64_t ranks, double bytes) {

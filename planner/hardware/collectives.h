@@ -18,6 +18,7 @@
 
 #include <cstdint>
 
+#include "base/statistics.h"
 #include "core/hardware.h"
 #include "core/offer.h"
 
@@ -56,6 +57,9 @@ Group tp_group(const Topology&, std::int64_t tp);
 Group dp_group(const Topology&, std::int64_t dp, std::int64_t stride);
 /// Neighbours in rank order: context parallel (stride tp), expert parallel (stride 1).
 Group strided_group(const Topology&, std::int64_t size, std::int64_t stride);
+
+/// (n-1)/n: the share of the buffer that crosses each link in a reduce-scatter or an all-gather.
+inline double ring_share(std::int64_t ranks) { return real(ranks - 1) / real(ranks); }
 
 /// How much longer than on rails of its own a ring of the group takes between nodes: 1 +
 /// cross_rail_cost * log2(nodes of the job / 2) where it has several but not all of the job's GPUs

@@ -23,7 +23,6 @@ namespace {
 
 constexpr double gib = 1024.0 * 1024 * 1024;
 constexpr std::size_t max_hardware_bytes = 256 * 1024;
-constexpr std::size_t max_name = 64;
 
 /// Typed access to the members of one map; keeps the first error.
 class MapReader {
@@ -50,7 +49,7 @@ class MapReader {
     std::string text(std::string_view key) {
         const YamlNode* node = wanted(key, false);
         if (node == nullptr) return {};
-        const Result<std::string> value = yaml_string(*node, file_, key, max_name);
+        const Result<std::string> value = yaml_string(*node, file_, key, limits::name_bytes);
         if (!value) keep(value.error());
         return value ? *value : std::string();
     }
@@ -156,7 +155,8 @@ void read_aliases(MapReader& entry, GpuType& type) {
     const YamlNode* list = entry.child("aliases", YamlNode::Kind::sequence, true);
     if (list == nullptr) return;
     for (const YamlNode& node : list->items) {
-        const Result<std::string> alias = yaml_string(node, entry.file(), "aliases", max_name);
+        const Result<std::string> alias =
+            yaml_string(node, entry.file(), "aliases", limits::name_bytes);
         if (!alias) return entry.keep(alias.error());
         type.aliases.push_back(*alias);
     }

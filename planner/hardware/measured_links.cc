@@ -15,9 +15,6 @@ namespace arena {
 
 namespace {
 
-double real(std::int64_t value) { return static_cast<double>(value); }
-double ring_share(std::int64_t ranks) { return real(ranks - 1) / real(ranks); }
-
 double median_high_of(std::vector<double> values) {
     std::sort(values.begin(), values.end());
     return median_high(values);

@@ -16,7 +16,6 @@ namespace arena {
 namespace {
 
 constexpr double max_parameters = 1e14;
-constexpr double max_layer_cost = 1e21;
 constexpr std::size_t max_custom_layers = 4096;
 constexpr std::int64_t max_layers = 10000;
 

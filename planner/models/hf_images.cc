@@ -6,14 +6,13 @@
 #include <string>
 #include <vector>
 
+#include "base/statistics.h"
 #include "core/profile.h"
 #include "planner/models/hf_types.h"
 
 namespace arena {
 
 namespace {
-
-double real(std::int64_t value) { return static_cast<double>(value); }
 
 /// What the layers have in parameters and elements, before the precision is known.
 struct Parts {

@@ -18,7 +18,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr std::size_t max_depth = 16;
-constexpr std::size_t max_words = 10000;
+constexpr std::size_t max_listed = 10000;
 
 std::string place(std::string_view name, const TextPlace& place) {
     return fmt::format("{}:{}:{}", name, place.line, place.column);
@@ -96,7 +96,7 @@ std::vector<std::string> HfReader::texts(std::string_view key) {
     const Json* value = find(key);
     std::vector<std::string> words;
     if (value == nullptr) return words;
-    if (!value->is_array() || value->size() > max_words) {
+    if (!value->is_array() || value->size() > max_listed) {
         fail(key, "must be a list of words, not " + shown(*value));
         return words;
     }

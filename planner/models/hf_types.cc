@@ -327,7 +327,7 @@ constexpr std::string_view deepseek_demands =
     "moe_intermediate_size,first_k_dense_replace,kv_lora_rank,q_lora_rank,qk_nope_head_dim,"
     "qk_rope_head_dim,v_head_dim";
 
-constexpr std::array<TypeRow, 23> rows{{
+constexpr std::array<TypeRow, 23> type_rows{{
     {"gpt2", Family::gpt, gpt2_keys, true, gpt2, ""},
     {"gpt_bigcode", Family::gpt, gpt2_keys, true, gpt_bigcode, ""},
     {"gpt_neox", Family::gpt, usual_keys, false, gpt_neox, "intermediate_size"},
@@ -391,14 +391,14 @@ void read_precision(HfReader& reader, Model& model) {
 }
 
 const TypeRow* find_type_row(std::string_view model_type) {
-    for (const TypeRow& row : rows)
+    for (const TypeRow& row : type_rows)
         if (row.model_type == model_type) return &row;
     return nullptr;
 }
 
 std::string accepted_types() {
     std::string list;
-    for (const TypeRow& row : rows)
+    for (const TypeRow& row : type_rows)
         list += std::string(row.model_type == "llama4_text" ? "llama4" : row.model_type) + ", ";
     return list + "vit, convnext";
 }

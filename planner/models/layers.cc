@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "base/statistics.h"
 #include "core/profile.h"
 #include "planner/models/model.h"
 
@@ -13,8 +14,6 @@ namespace arena {
 namespace {
 
 using Body = LayerKind::Body;
-
-double real(std::int64_t value) { return static_cast<double>(value); }
 
 /// Matrices of an MLP of this width, without biases.
 double mlp_matrices(const Model& model, std::int64_t width) {

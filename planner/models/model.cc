@@ -5,13 +5,12 @@
 
 #include <fmt/format.h>
 
+#include "base/statistics.h"
 #include "planner/models/layers.h"
 
 namespace arena {
 
 namespace {
-
-double real(std::int64_t value) { return static_cast<double>(value); }
 
 /// 7x7 convolution and its batch norm; classifier with bias.
 double resnet_ends(const Model& model) {

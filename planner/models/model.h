@@ -24,6 +24,8 @@ struct LayerList;
 /// messages; inline = spell keys with '-'.
 Result<Model> complete_model(Model, std::string_view where, bool is_inline = false);
 
+/// FLOPs or bytes of one custom layer, at most.
+inline constexpr double max_layer_cost = 1e21;
 /// Ranges, divisibility (heads, kv_heads, hidden); every reader ends here.
 Status check_model(const Model&);
 

@@ -88,7 +88,11 @@ struct ModuleSet {
     std::span<const Module> modules;
 };
 
-using namespace lora_target;
+namespace modules_of {
+
+using lora_target::q_proj, lora_target::k_proj, lora_target::v_proj, lora_target::o_proj,
+    lora_target::gate_proj, lora_target::up_proj, lora_target::down_proj, lora_target::qkv_proj,
+    lora_target::gate_up_proj;
 
 constexpr Module llama[] = {{"self_attn", "q_proj", q_proj}, {"self_attn", "k_proj", k_proj},
                             {"self_attn", "v_proj", v_proj}, {"self_attn", "o_proj", o_proj},
@@ -137,17 +141,19 @@ constexpr Module bert[] = {{"self", "query", q_proj},
                            {"self", "value", v_proj},
                            {"output", "dense", 0}};
 
+}  // namespace modules_of
+
 constexpr ModuleSet sets[] = {
-    {"llama,mistral,gemma,gemma2,qwen2,qwen3", "q_proj,v_proj", llama},
-    {"olmo2,granite", "", llama},
-    {"mixtral", "q_proj,v_proj", experts},
-    {"qwen2_moe,qwen3_moe,olmoe,granitemoe,gpt_oss,llama4_text", "", experts},
-    {"deepseek_v2,deepseek_v3,kimi_k2", "", latent},
-    {"phi3", "", phi3},
-    {"gpt2,gpt_bigcode", "c_attn", gpt2},
-    {"gpt_neox", "query_key_value", gpt_neox},
-    {"opt", "q_proj,v_proj", opt},
-    {"bert", "query,value", bert}};
+    {"llama,mistral,gemma,gemma2,qwen2,qwen3", "q_proj,v_proj", modules_of::llama},
+    {"olmo2,granite", "", modules_of::llama},
+    {"mixtral", "q_proj,v_proj", modules_of::experts},
+    {"qwen2_moe,qwen3_moe,olmoe,granitemoe,gpt_oss,llama4_text", "", modules_of::experts},
+    {"deepseek_v2,deepseek_v3,kimi_k2", "", modules_of::latent},
+    {"phi3", "", modules_of::phi3},
+    {"gpt2,gpt_bigcode", "c_attn", modules_of::gpt2},
+    {"gpt_neox", "query_key_value", modules_of::gpt_neox},
+    {"opt", "q_proj,v_proj", modules_of::opt},
+    {"bert", "query,value", modules_of::bert}};
 
 const ModuleSet* set_of(std::string_view type) {
     for (const ModuleSet& set : sets)

@@ -159,7 +159,6 @@ Status read_blocks(const YamlNode& root, std::string_view file, Model& model) {
     return Done{};
 }
 
-constexpr double max_layer_cost = 1e21;
 constexpr std::pair<const char*, double CustomLayer::*> layer_costs[] = {
     {"forward_flops", &CustomLayer::forward_flops},
     {"parameter_bytes", &CustomLayer::parameter_bytes},

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/statistics.h"
 #include "planner/models/model.h"
 #include "planner/operators/op_builder.h"
 
@@ -16,8 +17,6 @@ namespace arena {
 namespace {
 
 using Body = LayerKind::Body;
-
-double real(std::int64_t value) { return static_cast<double>(value); }
 
 bool is_transformer_layer(const LayerKind& kind) {
     return kind.body == Body::dense || kind.body == Body::moe;

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <limits>
 
+#include "base/statistics.h"
 #include "planner/operators/cost.h"
 #include "planner/operators/whole_layer.h"
 
@@ -20,8 +21,6 @@ struct Tile {
 };
 constexpr Tile tiles[] = {{256, 128, 1.0}, {128, 128, 0.93}, {128, 64, 0.80}, {64, 64, 0.62}};
 constexpr double splits[] = {1, 2, 4, 8};  ///< of K, where a GEMM has fewer tiles than a device SMs
-
-double real(std::int64_t value) { return static_cast<double>(value); }
 
 double rate_of(const GpuType& type, const CostConstants& c, Precision precision) {
     const auto own = type.flops.find(precision), plain = type.flops.find(Precision::fp32);

@@ -5,14 +5,13 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/statistics.h"
 #include "planner/models/model.h"
 #include "planner/operators/op_builder.h"
 
 namespace arena {
 
 namespace {
-
-double real(std::int64_t value) { return static_cast<double>(value); }
 
 class Transformer {
   public:

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "base/statistics.h"
 #include "core/profile.h"
 #include "planner/models/model.h"
 
@@ -20,8 +21,6 @@ constexpr double forward_share = 1.0 / 3;  ///< a backward computes two gradient
 /// Relative error to expect by evidence: planners that measured their operators report 4 to 10 %
 /// (Arena, vTrain, Aceso), analytic ones up to 40 % (doc/benchmarks.md has ours).
 constexpr EvidenceSeconds evidence_error{0.10, 0.15, 0.25, 0.50};
-
-double real(std::int64_t value) { return static_cast<double>(value); }
 
 /// What remains of `comm` behind `work` that hides up to `share` of itself: all that does not fit,
 /// and a part of what does, since both slow each other down.

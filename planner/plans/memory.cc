@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/statistics.h"
 #include "core/profile.h"
 #include "planner/models/model.h"
 #include "planner/operators/op_builder.h"
@@ -16,8 +17,6 @@ constexpr double workspace_bytes = 256.0 * 1024 * 1024;
 constexpr double bucket_bytes = 400e6;  ///< flattened gradients in flight
 
 constexpr std::size_t kept_column = 2;  ///< of MemoryModel's rows, by Recompute
-
-double real(std::int64_t value) { return static_cast<double>(value); }
 
 /// Tensors that backward needs from one layer, without the s x s matrices.
 double kept_bytes(const KeptElements& kept, double width, const ShardShape& shape) {

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <optional>
 
+#include "base/statistics.h"
 #include "planner/models/model.h"
 #include "planner/operators/op_builder.h"
 #include "planner/operators/whole_layer.h"
@@ -15,8 +16,6 @@
 namespace arena {
 
 namespace {
-
-double real(std::int64_t value) { return static_cast<double>(value); }
 
 /// Seconds of the operators, of which `weight` count as evidence.
 double sum_seconds(const Pricer& pricer, const std::vector<OpCount>& ops, EvidenceSeconds& evidence,

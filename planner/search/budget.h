@@ -12,10 +12,13 @@
 
 namespace arena {
 
+/// More than anything costs.
+inline constexpr double infinity = std::numeric_limits<double>::infinity();
+
 class PlanBudget {
   public:
     struct Limits {
-        double seconds = std::numeric_limits<double>::infinity();
+        double seconds = infinity;
         std::int64_t polls = std::numeric_limits<std::int64_t>::max();
         std::size_t bytes = std::numeric_limits<std::size_t>::max();  ///< of each kind of table
         const std::atomic<bool>* stop = nullptr;  ///< set by another thread: stop in milliseconds

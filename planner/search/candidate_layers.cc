@@ -4,14 +4,13 @@
 #include <algorithm>
 #include <limits>
 
+#include "base/statistics.h"
 #include "planner/plans/schedule.h"
 #include "planner/search/grids.h"
 
 namespace arena {
 
 namespace {
-
-double real(std::int64_t value) { return static_cast<double>(value); }
 
 /// Fills each stage in turn as far as it may be; false when layers are left over, or a stage may
 /// hold none.

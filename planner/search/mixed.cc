@@ -5,14 +5,13 @@
 
 #include <algorithm>
 
+#include "base/statistics.h"
 #include "planner/models/model.h"
 #include "planner/plans/iteration.h"
 
 namespace arena {
 
 namespace {
-
-double real(std::int64_t value) { return static_cast<double>(value); }
 
 /// The parts of an estimate that one stage decides.
 void add_stage_times(Estimate& e, const Plan& plan, const StagePart& part) {

@@ -6,17 +6,15 @@
 #include <limits>
 #include <tuple>
 
+#include "base/statistics.h"
 #include "planner/plans/iteration.h"
 
 namespace arena {
 
 namespace {
 
-constexpr double infinity = std::numeric_limits<double>::infinity();
 /// The same stages in another order differ by rounding only.
 constexpr double slack = 1 + 1e-12;
-
-double real(std::int64_t value) { return static_cast<double>(value); }
 
 std::int64_t stages_bound(bool is_homogeneous) {
     return std::int64_t{1} << (is_homogeneous ? 30 : 25);

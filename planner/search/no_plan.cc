@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "base/statistics.h"
 #include "base/text.h"
 #include "planner/models/model.h"
 #include "planner/operators/operators.h"
@@ -12,8 +13,6 @@
 namespace arena {
 
 namespace {
-
-double real(std::int64_t value) { return static_cast<double>(value); }
 
 /// Of pinned degrees that leave no shard at all, the one at fault.
 std::string no_shape_reason(const Model& model, const PlanPin& pin) {

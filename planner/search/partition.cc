@@ -3,19 +3,18 @@
 
 #include <algorithm>
 
+#include "base/statistics.h"
+
 namespace arena {
 
 namespace {
 
-constexpr double infinity = std::numeric_limits<double>::infinity();
 /// The same stages in another order sum to the same but for this.
 constexpr double rounding = 1 + 1e-14;
 
 std::int64_t in_flight(const PartitionProblem& problem, std::int64_t stage) {
     return std::min(problem.micro_batches, problem.stages - stage);
 }
-
-double real(std::int64_t value) { return static_cast<double>(value); }
 
 }  // namespace
 

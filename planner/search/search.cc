@@ -9,6 +9,7 @@
 #include <map>
 #include <numeric>
 
+#include "base/statistics.h"
 #include "planner/models/model.h"
 #include "planner/plans/iteration.h"
 #include "planner/plans/schedule.h"
@@ -25,8 +26,6 @@ constexpr std::int64_t shard_steps = 500;
 /// Of a budget, for leaving out what fits nowhere; of a grid's, for listing its candidates.
 constexpr double filtering_share = 0.2, listing_share = 0.5;
 constexpr std::int64_t sure_micro_batch = 16;  ///< tried whether or not it fits, for the reasons
-
-double real(std::int64_t value) { return static_cast<double>(value); }
 
 /// Seconds of plans by their bytes; the more bytes, the fewer seconds.
 using Front = std::map<double, double>;

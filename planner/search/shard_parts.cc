@@ -3,13 +3,13 @@
 
 #include <algorithm>
 
+#include "base/statistics.h"
+
 namespace arena {
 
 namespace {
 
 constexpr std::int64_t steps_of_a_cut = 10;  ///< a step is one of the program's
-
-double real(std::int64_t value) { return static_cast<double>(value); }
 
 }  // namespace
 

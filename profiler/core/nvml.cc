@@ -13,23 +13,22 @@
 namespace arena {
 namespace {
 
-using Handle = struct nvmlDevice_st*;
-
 constexpr int success = 0, insufficient_size = 7;  // nvmlReturn_t
 constexpr int clock_sm = 1, temperature_gpu = 0;   // nvmlClockType_t, nvmlTemperatureSensors_t
 constexpr unsigned most_processes = 1024;
 
-/// nvmlProcessInfo_t of nvmlDeviceGetComputeRunningProcesses_v3 (and _v2).
-struct ProcessInfo {
-    unsigned pid;
-    unsigned long long used_memory;
-    unsigned gpu_instance, compute_instance;
-};
-static_assert(sizeof(ProcessInfo) == 24);
-
 }  // namespace
 
 struct Nvml::Functions {
+    using Handle = struct nvmlDevice_st*;
+    /// nvmlProcessInfo_t of nvmlDeviceGetComputeRunningProcesses_v3 (and _v2).
+    struct ProcessInfo {
+        unsigned pid;
+        unsigned long long used_memory;
+        unsigned gpu_instance, compute_instance;
+    };
+    static_assert(sizeof(ProcessInfo) == 24);
+
     void* library = nullptr;
     bool is_started = false;
     int (*init)() = nullptr;
@@ -98,11 +97,11 @@ Result<std::unique_ptr<Nvml>> Nvml::open(const std::string& library) {
 }
 
 Result<std::vector<GpuProcess>> Nvml::processes(const std::string& pci) const {
-    Handle gpu = nullptr;
+    Functions::Handle gpu = nullptr;
     if (const int code = f_->handle_by_pci(pci.c_str(), &gpu); code != success)
         return error("find GPU " + printable(pci), code);
     unsigned count = 64;
-    std::vector<ProcessInfo> found(count);
+    std::vector<Functions::ProcessInfo> found(count);
     int code = f_->compute_processes(gpu, &count, found.data());
     while (code == insufficient_size && found.size() < most_processes) {
         count = std::min(most_processes, std::max(count, static_cast<unsigned>(found.size())) *
@@ -123,7 +122,7 @@ Result<std::vector<GpuProcess>> Nvml::processes(const std::string& pci) const {
 
 DeviceState Nvml::state(const std::string& pci) const {
     DeviceState state;
-    Handle gpu = nullptr;
+    Functions::Handle gpu = nullptr;
     if (f_->handle_by_pci(pci.c_str(), &gpu) != success) return state;
     unsigned value = 0;
     if (f_->clock(gpu, clock_sm, &value) == success) state.clock_mhz = value;

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -17,7 +18,11 @@ namespace arena::array {
 /// most most_ticks, so that no schedule overflows.
 using Ticks = std::int32_t;
 inline constexpr std::int64_t most_ticks = 2'000'000'000;
+/// Later than all times of an instance.
+inline constexpr Ticks never = std::numeric_limits<Ticks>::max();
 inline constexpr std::size_t most_jobs = 1024, most_stages = 256, most_blocks = 1 << 16;
+/// A job, a stage, a device or a state, none below 0, as a place in a table.
+constexpr std::size_t index(int number) { return static_cast<std::size_t>(number); }
 
 struct Block {
     int job = 0, stage = 0, device = 0;

@@ -10,7 +10,7 @@ namespace arena::array {
 
 namespace {
 
-constexpr std::int64_t never = std::numeric_limits<std::int64_t>::max();
+constexpr std::int64_t last_key = std::numeric_limits<std::int64_t>::max();
 
 }  // namespace
 
@@ -41,7 +41,7 @@ ListRule::ListRule(const Instance& instance, const Rules& rules)
 }
 
 std::int64_t ListRule::key(int job, const Ranks& ranks) const {
-    if (!line_.may_go(job)) return never;
+    if (!line_.may_go(job)) return last_key;
     const auto item = static_cast<std::size_t>(2 * job + line_.next(job).backward);
     return (std::int64_t{line_.earliest_start(job)} << 20) + ranks[item];
 }
@@ -54,12 +54,12 @@ bool ListRule::run(const Ranks& ranks) {
         const int job = static_cast<int>(j);
         const bool has = line_.has_next(job);
         device_[j] = has ? line_.next(job).device : -1;
-        keys_[j] = has ? key(job, ranks) : never;
+        keys_[j] = has ? key(job, ranks) : last_key;
     };
     for (std::size_t j = 0; j < keys_.size(); ++j) place(j);
     while (order_.size() < instance_->blocks.size()) {
         const auto least = std::min_element(keys_.begin(), keys_.end());
-        if (*least == never) return false;
+        if (*least == last_key) return false;
         const auto job = static_cast<std::size_t>(least - keys_.begin());
         const int device = device_[job];
         line_.append(static_cast<int>(job));

@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Order statistics of samples, sorted, smallest first, where nothing else is said.
+// Numbers of things as real numbers, and order statistics of samples, which are sorted, smallest
+// first, where nothing else is said.
 #pragma once
 
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <vector>
 
 namespace arena {
+
+/// Of a count: exact up to 2^53.
+constexpr double real(std::int64_t count) { return static_cast<double>(count); }
 
 /// Linear between the two neighbours (rule 7 of Hyndman and Fan, numpy's); share in [0, 1]; 0 of
 /// nothing. For measurements.

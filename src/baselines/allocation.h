@@ -12,6 +12,10 @@
 
 namespace arena {
 
+/// A running job grows by what adds at least this share to its speed, and not within such a time of
+/// its start.
+inline constexpr double least_gain = 0.1, cooldown_s = 1800;
+
 class Allocation {
   public:
     static constexpr std::int32_t nothing = -1;

@@ -10,7 +10,6 @@
 namespace arena {
 namespace {
 
-constexpr double least_gain = 0.1, cooldown_s = 1800;
 /// A running job's next GPUs count this much more while it holds them already.
 constexpr double keep_bonus = 2;
 

@@ -11,8 +11,6 @@
 namespace arena {
 namespace {
 
-constexpr double least_gain = 0.1, cooldown_s = 1800;
-
 class Gandiva {
   public:
     Gandiva(const Snapshot& snapshot, const Offers& offers, const PolicyOptions& options,

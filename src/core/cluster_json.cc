@@ -44,8 +44,6 @@ std::vector<std::string> path_of(const std::vector<Switch>& switches, std::int32
 
 namespace {
 
-constexpr std::int64_t big = std::int64_t{1} << 50;
-constexpr double huge = 1e30;
 constexpr std::size_t max_items = std::size_t{1} << 20;
 constexpr std::size_t max_node_sets = 4096, max_places = 1024;
 constexpr std::size_t max_levels = 16;  // of switches
@@ -147,15 +145,15 @@ void read(const Json& json, const std::string& where, std::optional<Error>& erro
     fields.text("gpu_type", out.gpu_type);
     fields.integer("total_gpus", out.total_gpus, 0, limits::gpus);
     fields.integer("free_gpus", out.free_gpus, 0, limits::gpus);
-    fields.integer("free_cpus", out.free_cpus, 0, big);
-    fields.integer("free_memory_mb", out.free_memory_mb, 0, big);
+    fields.integer("free_cpus", out.free_cpus, 0, limits::integer);
+    fields.integer("free_memory_mb", out.free_memory_mb, 0, limits::integer);
     if (fields.has("up")) fields.boolean("up", out.up);
     if (fields.has("lent")) fields.text("lent", out.lent, limits::name_bytes);
-    if (fields.has("returning")) fields.number("returning", out.returning_s, 0, huge);
-    if (fields.has("slow")) fields.number("slow", out.slow, 1, huge);
+    if (fields.has("returning")) fields.number("returning", out.returning_s, 0, limits::number);
+    if (fields.has("slow")) fields.number("slow", out.slow, 1, limits::number);
     if (fields.has("same_node")) fields.boolean("same_node", out.same_node);
     if (fields.has("weight")) fields.integer("weight", out.weight, 0, UINT32_MAX);
-    if (fields.has("boot_s")) fields.number("boot_s", out.boot_s, 0, huge);
+    if (fields.has("boot_s")) fields.number("boot_s", out.boot_s, 0, limits::number);
 }
 
 void put_history(const JobState& job, Json& json) {
@@ -211,8 +209,8 @@ void read(const Json& json, const std::string& where, std::optional<Error>& erro
     fields.integer("node", node, 0, static_cast<std::int64_t>(max_items) - 1);
     out.node = static_cast<NodeIndex>(node);
     fields.integer("gpus", out.gpus, 0, limits::gpus);
-    fields.integer("cpus", out.cpus, 0, big);
-    fields.integer("memory_mb", out.memory_mb, 0, big);
+    fields.integer("cpus", out.cpus, 0, limits::integer);
+    fields.integer("memory_mb", out.memory_mb, 0, limits::integer);
 }
 
 /// Without an end: nobody knows it.
@@ -226,7 +224,7 @@ void read(const Json& json, const std::string& where, std::optional<Error>& erro
     const JsonFields fields(json, where, error);
     read_job_id(fields, out.job);
     out.end_s = INFINITY;
-    if (fields.has("end_s")) fields.number("end_s", out.end_s, 0, huge);
+    if (fields.has("end_s")) fields.number("end_s", out.end_s, 0, limits::number);
     read_list(fields, "parts", max_items, error, out.parts);
 }
 
@@ -257,14 +255,15 @@ void read_history(const JsonFields& fields, JobState& out) {
     if (fields.has("nodes")) read_indices(fields, "nodes", out.nodes);
     if (fields.has("overrun")) fields.boolean("overrun", out.overrun);
     if (fields.has("patient_until_s"))
-        fields.number("patient_until_s", out.patient_until_s, 0, huge);
-    if (fields.has("due_s")) fields.number("due_s", out.due_s, 0, huge);
-    if (fields.has("settles_s")) fields.number("settles_s", out.settles_s, 0, huge);
-    if (fields.has("start_s")) fields.number("start_s", out.start_s, 0, huge);
+        fields.number("patient_until_s", out.patient_until_s, 0, limits::number);
+    if (fields.has("due_s")) fields.number("due_s", out.due_s, 0, limits::number);
+    if (fields.has("settles_s")) fields.number("settles_s", out.settles_s, 0, limits::number);
+    if (fields.has("start_s")) fields.number("start_s", out.start_s, 0, limits::number);
     if (fields.has("done_iterations")) {
-        fields.number("done_iterations", out.done_iterations, 0, huge);
+        fields.number("done_iterations", out.done_iterations, 0, limits::number);
     }
-    if (fields.has("attained_gpu_s")) fields.number("attained_gpu_s", out.attained_gpu_s, 0, huge);
+    if (fields.has("attained_gpu_s"))
+        fields.number("attained_gpu_s", out.attained_gpu_s, 0, limits::number);
     if (fields.has("requested_type"))
         fields.text("requested_type", out.requested_type, limits::name_bytes);
     if (fields.has("requested_gpus")) {
@@ -284,9 +283,9 @@ void read(const Json& json, const std::string& where, std::optional<Error>& erro
         fields.refuse("phase", "one of pending, running");
     }
     out.phase = phase == "running" ? JobPhase::running : JobPhase::pending;
-    fields.number("priority", out.priority, -huge, huge);
-    fields.number("submit_s", out.submit_s, 0, huge);
-    fields.number("age_s", out.age_s, 0, huge);
+    fields.number("priority", out.priority, -limits::number, limits::number);
+    fields.number("submit_s", out.submit_s, 0, limits::number);
+    fields.number("age_s", out.age_s, 0, limits::number);
     fields.texts("gpu_types", out.gpu_types, limits::gpu_types, limits::name_bytes);
     fields.integer("min_gpus", out.min_gpus, 1, limits::gpus);
     fields.integer("max_gpus", out.max_gpus, 1, INT64_MAX);
@@ -296,10 +295,10 @@ void read(const Json& json, const std::string& where, std::optional<Error>& erro
     fields.integer("node_set", node_set, 0, static_cast<std::int64_t>(max_node_sets) - 1);
     out.node_set = static_cast<std::uint32_t>(node_set);
     if (fields.has("places")) read_list(fields, "places", max_places, error, out.places);
-    fields.number("remaining_iterations", out.remaining_iterations, 0, huge);
-    fields.number("time_limit_s", out.time_limit_s, 0, huge);
+    fields.number("remaining_iterations", out.remaining_iterations, 0, limits::number);
+    fields.number("time_limit_s", out.time_limit_s, 0, limits::number);
     fields.boolean("elastic", out.elastic);
-    fields.integer("restarts", out.restarts, 0, big);
+    fields.integer("restarts", out.restarts, 0, limits::integer);
     read_history(fields, out);
     if (!fields.has("current")) return;
     if (const Json* current = fields.any("current")) {
@@ -443,7 +442,7 @@ void read(const Json& json, const std::string& where, std::optional<Error>& erro
           JobPatience& out) {
     const JsonFields fields(json, where, error);
     read_job_id(fields, out.job);
-    fields.number("until_s", out.until_s, 0, huge);
+    fields.number("until_s", out.until_s, 0, limits::number);
 }
 
 /// Paths of nodes, outermost switch first, become indices.
@@ -484,7 +483,7 @@ Json json_of(const Snapshot& snapshot) {
 void read(const Json& json, const std::string& where, std::optional<Error>& error, Snapshot& out) {
     const JsonFields fields(json, where, error);
     read_version(fields);
-    fields.number("time_s", out.time_s, 0, huge);
+    fields.number("time_s", out.time_s, 0, limits::number);
     fields.unsigned_integer("generation", out.generation, UINT64_MAX);
     read_list(fields, "nodes", max_items, error, out.nodes);
     read_node_sets(fields, out.node_sets);

@@ -27,16 +27,16 @@ constexpr std::int64_t max_buffer = std::int64_t{1} << 50;
 constexpr double max_seconds = 3600;
 constexpr std::size_t max_line = 4096, max_columns = 32;
 
-enum Column { table, gpu_type, op, ranks, nodes, groups, bytes, median, least, p95, column_count };
+enum Column { table, gpu_type, op, ranks, nodes, groups, bytes, middle, least, p95, column_count };
 struct ColumnName {
     std::string_view word;
     Column column;
 };
-constexpr ColumnName names[] = {
+constexpr ColumnName column_names[] = {
     {"table", table},         {"gpu_type", gpu_type}, {"op", op},
     {"ranks", ranks},         {"group_size", ranks},  {"nodes", nodes},
     {"hosts_crossed", nodes}, {"groups", groups},     {"concurrent_groups", groups},
-    {"bytes", bytes},         {"median_s", median},   {"time_s", median},
+    {"bytes", bytes},         {"median_s", middle},   {"time_s", middle},
     {"min_s", least},         {"p95_s", p95},
 };
 constexpr std::string_view must_have[] = {"op", "ranks", "nodes", "groups", "bytes", "median_s"};
@@ -49,10 +49,10 @@ Result<Places> parse_header(std::string_view line) {
     places.fill(-1);
     const auto words = split(line, ',');
     for (std::size_t i = 0; i < std::min(words.size(), max_columns); ++i)
-        for (const ColumnName& name : names)
+        for (const ColumnName& name : column_names)
             if (trim(words[i]) == name.word) places[name.column] = static_cast<int>(i);
     for (const std::string_view word : must_have) {
-        const auto at = std::find_if(std::begin(names), std::end(names),
+        const auto at = std::find_if(std::begin(column_names), std::end(column_names),
                                      [&](const ColumnName& name) { return name.word == word; });
         if (places[at->column] < 0)
             return usage_error(fmt::format("has no column '{}'", word), "line 1");
@@ -95,7 +95,7 @@ Result<CommTime> time_of(const Row& row, const std::string& type) {
     t.nodes = row.integer(nodes, limits::gpus);
     t.groups = row.integer(groups, limits::gpus);
     t.bytes = row.integer(bytes, max_buffer);
-    t.median_s = row.seconds(median, 0);
+    t.median_s = row.seconds(middle, 0);
     t.min_s = row.seconds(least, t.median_s);
     t.p95_s = row.seconds(p95, t.median_s);
     if (auto s = check_comm_time(t); !s) return s.error();

@@ -23,6 +23,9 @@ inline constexpr std::int64_t tokens = std::int64_t{1} << 24;
 inline constexpr std::size_t gpu_types = 64;
 /// Bytes of a name: of a GPU type, a hardware entry, a model or an account.
 inline constexpr std::size_t name_bytes = 64;
+/// An integer and a number in JSON of which nothing narrower is said.
+inline constexpr std::int64_t integer = std::int64_t{1} << 50;
+inline constexpr double number = 1e30;
 
 }  // namespace limits
 

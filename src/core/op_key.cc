@@ -118,9 +118,9 @@ std::optional<OpVariant> read_layer(std::string_view text) {
                          .kv_heads = take_number(text, "_k"),
                          .head_dim = take_number(text, "_d"),
                          .sequence_ranks = std::max<std::int64_t>(1, take_number(text, "_p"))};
-    constexpr std::int64_t max_width = std::int64_t{1} << 20;  // products of three stay in range
+    constexpr std::int64_t widest = std::int64_t{1} << 20;  // products of three stay in range
     for (const std::int64_t width : {v.heads, v.kv_heads, v.head_dim, v.sequence_ranks})
-        if (width < 1 || width > max_width) return std::nullopt;
+        if (width < 1 || width > widest) return std::nullopt;
     if (v.heads % v.kv_heads != 0) return std::nullopt;
     return v;
 }

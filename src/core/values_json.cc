@@ -12,8 +12,6 @@
 namespace arena {
 namespace {
 
-constexpr std::int64_t big = std::int64_t{1} << 50;
-constexpr double huge = 1e30;
 constexpr std::size_t max_custom_layers = 4096;
 constexpr std::size_t max_stages = 4096, max_split = 4096;
 
@@ -31,10 +29,10 @@ void read(const Json& json, const std::string& where, std::optional<Error>& erro
     const JsonFields fields(json, where, error);
     fields.text("name", out.name);
     fields.integer("count", out.count, 1, limits::gpus);
-    fields.number("forward_flops", out.forward_flops, 0, huge);
-    fields.number("parameter_bytes", out.parameter_bytes, 0, huge);
-    fields.number("activation_bytes", out.activation_bytes, 0, huge);
-    fields.number("output_bytes", out.output_bytes, 0, huge);
+    fields.number("forward_flops", out.forward_flops, 0, limits::number);
+    fields.number("parameter_bytes", out.parameter_bytes, 0, limits::number);
+    fields.number("activation_bytes", out.activation_bytes, 0, limits::number);
+    fields.number("output_bytes", out.output_bytes, 0, limits::number);
 }
 
 Json json_of(const Link& link) {
@@ -47,7 +45,7 @@ Json json_of(const Link& link) {
 void read(const Json& json, const std::string& where, std::optional<Error>& error, Link& out) {
     const JsonFields fields(json, where, error);
     fields.text("name", out.name);
-    fields.number("bytes_per_s", out.bytes_per_s, 0, huge);
+    fields.number("bytes_per_s", out.bytes_per_s, 0, limits::number);
     fields.number("alpha_s", out.alpha_s, 0, 3600);
     if (fields.has("cross_rail_cost")) fields.number("cross_rail_cost", out.cross_rail_cost, 0, 10);
 }
@@ -91,12 +89,12 @@ void read(const Json& json, const std::string& where, std::optional<Error>& erro
     fields.text("name", out.name);
     fields.word("family", out.family, &parse_family, one_of_families);
     fields.word("precision", out.precision, &parse_precision, one_of_precisions);
-    fields.number("capacity_factor", out.capacity_factor, 0, huge);
-    fields.integers("blocks", out.blocks, 0, big, max_stages);
+    fields.number("capacity_factor", out.capacity_factor, 0, limits::number);
+    fields.integers("blocks", out.blocks, 0, limits::integer, max_stages);
     for (const FlagField& field : flag_fields()) fields.boolean(field.key, out.*field.member);
     for (const IntegerField& field : integer_fields())
         if (field.group != FieldGroup::adapter || json.contains(field.key))
-            fields.integer(field.key, out.*field.member, 0, big);
+            fields.integer(field.key, out.*field.member, 0, limits::integer);
     const Json* layers = fields.list("custom_layers", max_custom_layers);
     if (layers == nullptr) return;
     out.custom_layers.clear();
@@ -132,12 +130,12 @@ Json json_of(const GpuType& type) {
 void read(const Json& json, const std::string& where, std::optional<Error>& error, GpuType& out) {
     const JsonFields fields(json, where, error);
     fields.text("name", out.name);
-    fields.integer("memory_bytes", out.memory_bytes, 0, big);
-    fields.number("memory_bytes_per_s", out.memory_bytes_per_s, 0, huge);
+    fields.integer("memory_bytes", out.memory_bytes, 0, limits::integer);
+    fields.number("memory_bytes_per_s", out.memory_bytes_per_s, 0, limits::number);
     fields.integer("sm_count", out.sm_count, 0, 65536);
     fields.integer("gpus_per_node", out.gpus_per_node, 0, limits::gpus_per_node);
     if (fields.has("domain_gpus")) fields.integer("domain_gpus", out.domain_gpus, 0, limits::gpus);
-    fields.number("reserved_bytes", out.reserved_bytes, 0, huge);
+    fields.number("reserved_bytes", out.reserved_bytes, 0, limits::number);
     fields.boolean("emulated", out.emulated);
     fields.texts("aliases", out.aliases, 64, limits::name_bytes);
     if (const Json* link = fields.any("intra")) read(*link, fields.path("intra"), error, out.intra);
@@ -156,7 +154,7 @@ void read(const Json& json, const std::string& where, std::optional<Error>& erro
         const auto precision = parse_precision(name);
         if (!precision)
             return fields.refuse("flops", fmt::format("a map of {}", accepted_precisions));
-        rates.number(name.c_str(), out.flops[*precision], 0, huge);
+        rates.number(name.c_str(), out.flops[*precision], 0, limits::number);
     }
 }
 
@@ -208,8 +206,8 @@ Json json_of(const Plan& plan) {
 
 void read(const Json& json, const std::string& where, std::optional<Error>& error, Plan& out) {
     const JsonFields fields(json, where, error);
-    fields.integer("micro_batch", out.micro_batch, 1, big);
-    fields.integer("num_micro_batches", out.num_micro_batches, 1, big);
+    fields.integer("micro_batch", out.micro_batch, 1, limits::integer);
+    fields.integer("num_micro_batches", out.num_micro_batches, 1, limits::integer);
     fields.word("recompute", out.recompute, &parse_recompute, "one of none, selective, full");
     fields.integer("zero_stage", out.zero_stage, 0, 3);
     fields.boolean("sequence_parallel", out.sequence_parallel);
@@ -238,7 +236,8 @@ Json json_of(const Estimate& estimate) {
 void read(const Json& json, const std::string& where, std::optional<Error>& error, Estimate& out) {
     const JsonFields fields(json, where, error);
     fields.word("source", out.source, &parse_source, "one of analytic, profiled, observed");
-    for (const auto& [key, field] : estimate_numbers) fields.number(key, out.*field, 0, huge);
+    for (const auto& [key, field] : estimate_numbers)
+        fields.number(key, out.*field, 0, limits::number);
 }
 
 Json json_of(const Offer& offer) {

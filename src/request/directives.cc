@@ -12,11 +12,11 @@
 #include "base/text.h"
 #include "request/options.h"
 #include "request/request.h"
+#include "request/script_programs.h"
 
 namespace arena {
 namespace {
 
-constexpr std::size_t max_script_bytes = 64 * 1024;
 constexpr std::size_t max_value_bytes = 256;
 constexpr std::string_view magic = "#ARENA";
 constexpr std::string_view value_punctuation = "_.,:=x+-@";

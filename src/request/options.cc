@@ -161,7 +161,7 @@ std::string format_array(const Request& r) {
     return r.array ? "yes" : "";
 }
 
-constexpr Option table[] = {
+constexpr Option option_rows[] = {
     {.key = "model",
      .argument = "NAME|FILE",
      .usage = "model to train: a built-in name, a config.json or a YAML file"},
@@ -276,10 +276,10 @@ Error refuse(std::string_view key, std::string text) {
 
 }  // namespace
 
-std::span<const Option> options() { return table; }
+std::span<const Option> options() { return option_rows; }
 
 const Option* find_option(std::string_view key) {
-    for (const Option& option : table)
+    for (const Option& option : option_rows)
         if (option.key == key) return &option;
     return nullptr;
 }
@@ -294,14 +294,14 @@ std::string option_spelling(std::string_view key) {
 
 std::vector<std::string_view> setting_keys() {
     std::vector<std::string_view> keys;
-    for (const Option& option : table) keys.push_back(option.key);
+    for (const Option& option : option_rows) keys.push_back(option.key);
     for (std::string_view key : inline_model_keys())
         if (find_option(key) == nullptr) keys.push_back(key);
     return keys;
 }
 
 Status apply_options(const std::vector<Setting>& settings, Request& request) {
-    for (const Option& option : table) {
+    for (const Option& option : option_rows) {
         if (option.parse == nullptr) continue;
         for (const auto& [key, text] : settings) {
             if (key != option.key) continue;
@@ -317,7 +317,7 @@ Status apply_options(const std::vector<Setting>& settings, Request& request) {
 
 std::vector<Setting> option_settings(const Request& request) {
     std::vector<Setting> settings;
-    for (const Option& option : table)
+    for (const Option& option : option_rows)
         if (std::string text = option.format ? option.format(request) : ""; !text.empty())
             settings.emplace_back(option.key, std::move(text));
     return settings;

@@ -10,8 +10,6 @@
 namespace arena {
 namespace {
 
-constexpr std::size_t max_script_bytes = 64 * 1024;
-
 /// Commands whose arguments are commands; of a Python, its module or script.
 constexpr std::array<std::string_view, 18> starters = {
     "srun",     "exec",      "env",       "time",        "nice",   "nohup",
@@ -29,7 +27,7 @@ bool is_one_of(std::string_view word, const std::array<std::string_view, N>& lis
     return std::find(list.begin(), list.end(), word) != list.end();
 }
 
-bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
+bool is_gap(char c) { return c == ' ' || c == '\t' || c == '\r'; }
 /// Ends a word and begins a command.
 bool is_operator(char c) {
     return c == '\n' || c == ';' || c == '&' || c == '|' || c == '(' || c == ')' || c == '`';
@@ -71,7 +69,7 @@ class Scan {
         std::size_t at = 0, begun = line;
         while (at < text.size() && found.size() < max_script_programs) {
             const char c = text[at];
-            if (is_blank(c) || starts_continuation(text, at)) {
+            if (is_gap(c) || starts_continuation(text, at)) {
                 line += c == '\\' ? 1 : 0;
                 at += c == '\\' ? 2 : 1;
             } else if (c == '#') {
@@ -105,7 +103,7 @@ class Scan {
         char quote = 0;
         for (; at < text.size(); ++at) {
             const char c = text[at];
-            if (quote == 0 && (is_blank(c) || is_operator(c))) break;
+            if (quote == 0 && (is_gap(c) || is_operator(c))) break;
             line += c == '\n' ? 1 : 0;
             if (quote != 0 && c == quote)
                 quote = 0;
@@ -126,7 +124,7 @@ class Scan {
         std::string end(word.substr(mark + 2));
         if (end.starts_with('-')) end.erase(0, 1);
         if (!end.empty()) return end;
-        while (at < text.size() && is_blank(text[at])) ++at;
+        while (at < text.size() && is_gap(text[at])) ++at;
         std::size_t unused = 0;
         return take_word(text, at, unused);
     }

@@ -22,6 +22,8 @@ struct ScriptProgram {
 };
 
 inline constexpr std::size_t max_script_programs = 3;
+/// Of a batch script, from its first on: no more is read for options or programs.
+inline constexpr std::size_t max_script_bytes = 64 * 1024;
 
 /// The first of each launcher, in the order of the script, at most max_script_programs.
 std::vector<ScriptProgram> parse_script_programs(std::string_view script);

@@ -17,7 +17,7 @@
 namespace arena::sim {
 namespace {
 
-constexpr double day_s = 86400, diurnal_swing = 0.8;
+constexpr double diurnal_swing = 0.8;
 constexpr std::array<std::pair<std::int64_t, double>, 5> sizes{
     {{1, 0.35}, {2, 0.25}, {4, 0.20}, {8, 0.13}, {16, 0.07}}};
 constexpr std::array<std::int64_t, 4> odd_sizes{3, 6, 12, 24};

@@ -11,6 +11,8 @@
 
 namespace arena::sim {
 
+inline constexpr double day_s = 86400;
+
 struct GeneratorOptions {
     std::int64_t jobs = 1000;  ///< 1..10^7
     double load = 0.9;         ///< GPU-seconds asked for per GPU-second of the cluster, > 0

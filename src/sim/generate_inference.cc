@@ -8,12 +8,13 @@
 #include <cmath>
 #include <numbers>
 
+#include "sim/generate.h"
 #include "sim/random.h"
 
 namespace arena::sim {
 namespace {
 
-constexpr double day_s = 86400, spike_s = 1800, spike_share = 0.1;
+constexpr double spike_s = 1800, spike_share = 0.1;
 
 Status check(const InferenceGeneratorOptions& o) {
     const auto is_within = [](double x, double low, double high) { return x >= low && x <= high; };

@@ -16,7 +16,7 @@
 namespace arena::sim {
 namespace {
 
-constexpr std::string_view style = R"(
+constexpr std::string_view style_sheet = R"(
 body{font:15px/1.45 system-ui,sans-serif;color:#1a1a1a;background:#fff;margin:0 auto;max-width:1280px;padding:1rem 1.5rem}
 h1{font-size:1.5rem}h2{font-size:1.2rem;margin:2rem 0 .5rem}summary h2{display:inline}
 dl{display:grid;grid-template-columns:max-content 1fr;gap:.1rem 1rem;margin:0}dt{color:#555}dd{margin:0}
@@ -71,7 +71,7 @@ constexpr std::string_view line_colours[] = {"#0072b2", "#d55e00", "#007a5a", "#
                                              "#333333", "#7a6200", "#5f3dc4", "#c92a2a"};
 
 std::string styles() {
-    std::string out(style);
+    std::string out(style_sheet);
     for (std::size_t i = 0; i < line_styles; ++i) {
         static constexpr std::string_view dashes[] = {"none", "7 3", "2 3", "9 3 2 3"};
         out += fmt::format(".s{}{{stroke:{};stroke-dasharray:{}}}", i, line_colours[i % 8],

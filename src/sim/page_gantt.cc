@@ -14,7 +14,10 @@
 namespace arena::sim {
 namespace {
 
+/// Of the figure; the others: what is left for labels.
+namespace gantt {
 constexpr double width = 1200, left = 92, top = 4, bottom = 24;
+}
 constexpr double tallest_gpu = 16, tallest_chart = 880;
 /// Room that a label needs: per letter, and in height.
 constexpr double letter = 5.6, label_height = 10;
@@ -51,10 +54,10 @@ class Gantt {
         return workload_.profiles[workload_.jobs[stay.job].profile].offers[stay.offer];
     }
     [[nodiscard]] double x(double time_s) const {
-        return left + (width - left) * time_s / until_s_;
+        return gantt::left + (gantt::width - gantt::left) * time_s / until_s_;
     }
     [[nodiscard]] double y(std::size_t row) const {
-        return top + gpu_height_ * static_cast<double>(row);
+        return gantt::top + gpu_height_ * static_cast<double>(row);
     }
     [[nodiscard]] std::string rectangle(double from_s, double to_s, Band) const;
     [[nodiscard]] std::string shape(const Shape&) const;
@@ -204,16 +207,16 @@ std::string Gantt::axes() const {
         out += fmt::format(
             "<path class=\"grid\" d=\"M{0} {1}V{2}\"/><text x=\"{0}\" y=\"{3}\" "
             "text-anchor=\"middle\">{4}</text>",
-            pixel(x(t)), pixel(top), foot, pixel(y(rows_) + 14), short_time(t));
+            pixel(x(t)), pixel(gantt::top), foot, pixel(y(rows_) + 14), short_time(t));
     }
     for (const TypeRows& type : types_) {
         out += fmt::format(
             "<path class=\"axis\" d=\"M0 {0}H{1}\"/><text x=\"2\" y=\"{2}\">{3}</text>"
             "<text x=\"2\" y=\"{4}\">{5} GPUs</text>",
-            pixel(y(type.from)), pixel(width), pixel(y(type.from) + 12), escaped(type.name),
+            pixel(y(type.from)), pixel(gantt::width), pixel(y(type.from) + 12), escaped(type.name),
             pixel(y(type.from) + 24), type.to - type.from);
     }
-    return out + fmt::format("<path class=\"axis\" d=\"M0 {}H{}\"/>", foot, pixel(width));
+    return out + fmt::format("<path class=\"axis\" d=\"M0 {}H{}\"/>", foot, pixel(gantt::width));
 }
 
 std::string Gantt::legend() const {
@@ -240,8 +243,8 @@ std::string Gantt::figure() const {
         "<svg viewBox=\"0 0 {} {}\" tabindex=\"0\" role=\"application\" aria-label=\"GPUs over "
         "time, "
         "policy {}: {} of {} on {}; the table of jobs below says the same\">\n",
-        width, pixel(y(rows_) + bottom), escaped(run_.policy), counted(all_shapes_, "stay"),
-        counted(run_.jobs, "job"), counted(rows_, "GPU"));
+        gantt::width, pixel(y(rows_) + gantt::bottom), escaped(run_.policy),
+        counted(all_shapes_, "stay"), counted(run_.jobs, "job"), counted(rows_, "GPU"));
     out += axes() + "<g class=\"stays\">\n";
     for (const Shape& s : shapes_) out += shape(s);
     out += "</g><g class=\"labels\">\n";

@@ -16,7 +16,7 @@
 namespace arena {
 namespace {
 
-constexpr std::size_t max_files = 64, max_file_bytes = std::size_t{1} << 20, max_expanded = 65536;
+constexpr std::size_t max_expanded = 65536;
 
 bool is_space(char c) { return std::isspace(static_cast<unsigned char>(c)) != 0; }
 
@@ -71,15 +71,15 @@ std::optional<KeyValue> take_key_value(std::string_view& text) {
 // ---- a line
 // ------------------------------------------------------------------------------------------
 
-constexpr std::array<std::string_view, 12> keys{"autodetect", "count", "cpus",  "cores",
-                                                "file",       "files", "flags", "link",
-                                                "links",      "name",  "type",  "multiplefiles"};
+constexpr std::array<std::string_view, 12> gres_keys{
+    "autodetect", "count", "cpus",  "cores", "file", "files",
+    "flags",      "link",  "links", "name",  "type", "multiplefiles"};
 
 /// What a line says after its first key; the sentence says why slurmd refuses it, "" = it does not.
 std::string read_rest(std::string_view text, GresLine& line) {
     std::string file, files, multiple;
     while (const auto item = take_key_value(text)) {
-        if (std::find(keys.begin(), keys.end(), item->key) == keys.end())
+        if (std::find(gres_keys.begin(), gres_keys.end(), item->key) == gres_keys.end())
             return fmt::format("{} is no key of a line that begins so", printable(item->key, 40));
         if (item->key == "name" && line.has_nodes) line.name = item->value;
         if (item->key == "type") line.type = item->value;
@@ -168,17 +168,17 @@ void expand_word(const std::string& word, std::vector<std::string>& out) {
 // ---- files
 // -------------------------------------------------------------------------------------------
 
-Result<std::string> text_of(const std::string& path) {
+Result<std::string> content_of(const std::string& path) {
     std::error_code missing;
     const auto real = std::filesystem::canonical(path, missing);
     if (missing) return environment_error(missing.message(), path);
-    return read_regular_file(real, max_file_bytes);
+    return read_regular_file(real, max_conf_bytes);
 }
 
 Status read_into(const std::string& path, GresConf& conf, std::size_t& files) {
-    if (++files > max_files)
+    if (++files > max_conf_files)
         return environment_error("includes more than 64 files, or itself", path);
-    const auto text = text_of(path);
+    const auto text = content_of(path);
     if (!text) return text.error();
     GresConf own = parse_gres_conf(*text, path);
     conf.lines.insert(conf.lines.end(), own.lines.begin(), own.lines.end());

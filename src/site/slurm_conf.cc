@@ -15,8 +15,6 @@
 namespace arena {
 namespace {
 
-constexpr std::size_t max_files = 64, max_file_bytes = std::size_t{1} << 20;
-
 /// Up to the first '#' that no odd number of backslashes escapes.
 std::string_view without_comment(std::string_view line) {
     bool is_escaped = false;
@@ -88,11 +86,11 @@ Result<std::string> real_file(const std::string& path) {
 
 /// One file and, at their places, those that it includes.
 Status read_into(const std::string& path, SlurmConf& conf, std::size_t& files) {
-    if (++files > max_files)
+    if (++files > max_conf_files)
         return environment_error("includes more than 64 files, or itself", path);
     const auto real = real_file(path);
     if (!real) return real.error();
-    const auto text = read_regular_file(*real, max_file_bytes);
+    const auto text = read_regular_file(*real, max_conf_bytes);
     if (!text) return text.error();
     for (SlurmConfLine& line : parse_slurm_conf(*text)) {
         if (line.key != "include") {

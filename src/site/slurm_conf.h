@@ -4,6 +4,7 @@
 // partition's).
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,6 +12,9 @@
 #include "base/result.h"
 
 namespace arena {
+
+/// Of Slurm's: with those that one includes, and of each.
+inline constexpr std::size_t max_conf_files = 64, max_conf_bytes = std::size_t{1} << 20;
 
 struct SlurmConfLine {
     std::string key;    ///< in lower case

@@ -186,10 +186,10 @@ double noise_of(const Times<Key>& rounds) {
         for (const double time : times) logs.push_back(std::log(time));
         std::ranges::sort(logs);
         const std::size_t within = logs.size() / 2;
-        double shortest = logs.back() - logs.front();
+        double least = logs.back() - logs.front();
         for (std::size_t i = 0; i + within < logs.size(); ++i)
-            shortest = std::min(shortest, logs[i + within] - logs[i]);
-        sum += shortest / usual_shorth(logs.size());
+            least = std::min(least, logs[i + within] - logs[i]);
+        sum += least / usual_shorth(logs.size());
         ++things;
     }
     return things == 0 ? 0 : sum / static_cast<double>(things);

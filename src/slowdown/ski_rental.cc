@@ -10,10 +10,10 @@ namespace arena::slowdown {
 namespace {
 
 /// A loss is a sum of many differences: without it, equality comes one iteration late.
-constexpr double tolerance = 1e-9;
+constexpr double rounding = 1e-9;
 
 bool reaches(double lost_s, double overhead_s) {
-    return lost_s >= overhead_s - tolerance * std::max(1.0, overhead_s);
+    return lost_s >= overhead_s - rounding * std::max(1.0, overhead_s);
 }
 
 void sort_by_price(std::vector<Priced>& priced) {

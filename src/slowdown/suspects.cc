@@ -11,7 +11,7 @@
 namespace arena::slowdown {
 namespace {
 
-bool is_time(double time_s) { return std::isfinite(time_s) && time_s >= 0; }
+bool is_duration(double time_s) { return std::isfinite(time_s) && time_s >= 0; }
 
 double slowest(const GroupTime& group) {
     return *std::max_element(group.member_s.begin(), group.member_s.end());
@@ -24,7 +24,7 @@ Result<std::vector<Suspect>> find_suspects(std::span<const GroupTime> groups, do
     for (const GroupTime& group : groups) {
         if (group.member_s.empty())
             return usage_error("a group without members has no time", group.group);
-        if (!std::all_of(group.member_s.begin(), group.member_s.end(), is_time))
+        if (!std::all_of(group.member_s.begin(), group.member_s.end(), is_duration))
             return usage_error("a member's time is finite and not below 0 seconds", group.group);
         clusters[{group.kind, group.stage}].push_back(slowest(group));
     }

@@ -22,7 +22,7 @@ constexpr std::size_t window = 10;
 constexpr std::size_t reference = 20;  ///< samples of the level that creeping is held against
 constexpr std::size_t ramp = 8;
 constexpr double steep = 5;  ///< standard errors of a ramp's slope
-constexpr std::size_t kept = 128;
+constexpr std::size_t remembered = 128;
 
 double square(double x) { return x * x; }
 
@@ -56,7 +56,7 @@ Result<std::optional<Change>> Detector::add(double time_s, double tokens) {
     } else {
         points_.add(recent_.back() / usual_);
     }
-    if (recent_.size() > kept) {
+    if (recent_.size() > remembered) {
         recent_.pop_front();
         ++first_;
     }

@@ -5,8 +5,6 @@ check_PROGRAMS += arena-lab
 arena_lab_SOURCES = \
 	tests/lab/main.cc \
 	cli/cluster/job_id.h cli/cluster/job_id.cc \
-	$(cli_sources) \
-	$(simulate_sources) \
 	tests/lab/array/array_files.h tests/lab/array/array_files.cc \
 	tests/lab/array/check_command.cc \
 	tests/lab/array/commands.h \
@@ -40,14 +38,14 @@ arena_lab_LDADD = libarena_lab_array.la libarena_slowdown_truth.la $(arrays_libs
 
 # What unit tests link, too.
 check_LTLIBRARIES += libarena_lab_array.la libarena_slowdown_truth.la
-libarena_lab_array_la_SOURCES = \
+lab_array_sources = \
 	tests/lab/array/array_compare.h tests/lab/array/array_compare.cc \
 	tests/lab/array/baselines.h tests/lab/array/baselines.cc \
 	tests/lab/array/instance_file.h tests/lab/array/instance_file.cc \
 	tests/lab/array/pipelines.h tests/lab/array/pipelines.cc \
 	tests/lab/array/schedule_check.h tests/lab/array/schedule_check.cc \
 	# end
-libarena_slowdown_truth_la_SOURCES = \
+slowdown_truth_sources = \
 	tests/lab/slowdown/truth/accuracy.h tests/lab/slowdown/truth/accuracy.cc \
 	tests/lab/slowdown/truth/calls_file.h tests/lab/slowdown/truth/calls_file.cc \
 	tests/lab/slowdown/truth/series.h tests/lab/slowdown/truth/series.cc \

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/statistics.h"
 #include "planner/hardware/hardware.h"
 #include "planner/models/model.h"
 #include "planner/models/readers.h"
@@ -21,8 +22,6 @@ using arena::test::must;
 namespace {
 
 Model zoo(const std::string& name) { return must(find_zoo_model(name)); }
-
-double real(std::int64_t value) { return static_cast<double>(value); }
 
 /// FLOPs of GEMMs, convolutions and attention, the latter without the causal half.
 double work(const std::vector<OpCount>& ops, bool with_attention = true) {

@@ -5,7 +5,6 @@
 #include "train/comm/comm.h"
 
 #ifdef HAVE_MPI
-#define OMPI_SKIP_MPICXX 1  // the C interface alone
 #include <mpi.h>
 #include <unistd.h>
 

@@ -9,9 +9,9 @@ namespace {
 
 template <typename T, typename Do>
 void in_pieces(std::span<T> values, Do piece) {
-    constexpr std::size_t longest = std::size_t{1} << 28;
-    for (std::size_t i = 0; i < values.size(); i += longest)
-        piece(values.subspan(i, std::min(longest, values.size() - i)));
+    constexpr std::size_t most = std::size_t{1} << 28;
+    for (std::size_t i = 0; i < values.size(); i += most)
+        piece(values.subspan(i, std::min(most, values.size() - i)));
 }
 
 }  // namespace

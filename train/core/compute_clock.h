@@ -4,11 +4,18 @@
 // left out are seen through a TimedGroup. On a GPU it counts the stream's time, not the host's.
 #pragma once
 
+#include <chrono>
 #include <memory>
 
 #include "train/core/device.h"
 
 namespace arena::train {
+
+/// Of the host's clock, which no one sets.
+inline double seconds_since(std::chrono::steady_clock::time_point start) {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+inline double now_s() { return seconds_since({}); }
 
 class ComputeClock {
   public:

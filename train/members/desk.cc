@@ -10,8 +10,8 @@ namespace arena::train {
 namespace {
 
 constexpr std::size_t most_strangers = 32, most_members = 1024, most_accepts = 64;
-constexpr std::size_t most_unsent = std::size_t{4} << 20, behind = std::size_t{1} << 20;
-constexpr std::size_t longest_of_stranger = 128, read_at_once = std::size_t{64} << 10;
+constexpr std::size_t most_unsent_replies = std::size_t{4} << 20, behind = std::size_t{1} << 20;
+constexpr std::size_t longest_of_stranger = 128, read_of_caller = std::size_t{64} << 10;
 constexpr double time_to_join_s = 5, silence_s = 60, ping_every_s = 10;
 
 }  // namespace
@@ -53,7 +53,7 @@ void MemberDesk::take_caller(FileDescriptor socket, double now_s) {
     }
     callers_.push_back(
         {.id = ++last_,
-         .stream = watch::LineStream(std::move(socket), longest_of_stranger, most_unsent),
+         .stream = watch::LineStream(std::move(socket), longest_of_stranger, most_unsent_replies),
          .nonce = nonce,
          .up = watch::Seal(key_, "up", nonce),
          .down = watch::Seal(key_, "down", nonce),
@@ -102,7 +102,7 @@ void MemberDesk::refuse(Caller& caller) {
 
 void MemberDesk::serve(Caller& caller, double now_s) {
     caller.stream.flush();
-    caller.stream.receive(read_at_once);
+    caller.stream.receive(read_of_caller);
     while (const auto line = caller.stream.next_line()) {
         caller.heard_s = now_s;
         if (!take_line(caller, *line)) return refuse(caller);

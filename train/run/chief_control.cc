@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "train/core/compute_clock.h"
 #include "train/run/hardware_check.h"
 #include "watch/wire/meeting.h"
 
@@ -25,11 +26,6 @@ constexpr int most_complaints = 10, most_told_lines = 500;
 constexpr double between_steps_s =
     0.002;                    ///< a chief takes 1,000 lines a second: others are left out
 constexpr double news = 0.1;  ///< a restart's cost that has changed by less is not told again
-
-double now_s() {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch())
-        .count();
-}
 
 std::int64_t epoch_ms() {
     using namespace std::chrono;

@@ -8,6 +8,7 @@
 #include <random>
 
 #include "base/statistics.h"
+#include "train/core/compute_clock.h"
 
 namespace arena::train {
 namespace {
@@ -25,10 +26,6 @@ constexpr int transfers = 3;
 constexpr int looks = 5;  ///< at a length: a busy machine makes one or two of them long
 constexpr const char* late = "not all ranks came to it in time";
 constexpr std::size_t most_left = 3;  ///< checks given up, after which no more are made
-
-double seconds_since(Clock::time_point start) {
-    return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 Array<Element> random_matrix(Device& device, Index side, unsigned seed) {
     std::mt19937 engine(seed);

@@ -18,6 +18,7 @@
 
 #include "base/text.h"
 #include "core/observation.h"
+#include "train/core/compute_clock.h"
 
 extern char** environ;
 
@@ -27,11 +28,6 @@ namespace {
 constexpr std::size_t fewest = min_reported_steps;
 constexpr double interval_s = 60;
 constexpr int limit_ms = 5000;
-
-double now_s() {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch())
-        .count();
-}
 
 std::string command() {
     const std::string beside = program_beside("arena");

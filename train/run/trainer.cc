@@ -20,6 +20,7 @@
 #include "base/statistics.h"
 #include "base/text.h"
 #include "train/comm/messages.h"
+#include "train/core/compute_clock.h"
 #include "train/core/step_line.h"
 #include "train/run/chief_control.h"
 #include "train/run/control.h"
@@ -37,10 +38,6 @@ std::atomic<bool> told_to_leave{false};
 namespace {
 
 using Clock = std::chrono::steady_clock;
-double seconds_since(Clock::time_point start) {
-    return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
 /// Each adds a value to the all-reduce of every step: of more, none is told what it computed.
 constexpr int most_timed_ranks = 4096;
 

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cmath>
 #include <csignal>
+#include <cstdlib>
 #include <limits>
 
 #include "base/file_descriptor.h"
@@ -183,6 +184,10 @@ void Loop::run() {
 }
 
 }  // namespace
+
+std::string variable_of(const char* name) {
+    return value([](const char* asked) -> const char* { return ::getenv(asked); }, name);
+}
 
 Result<AgentPlace> find_place(GetVariable get, pid_t task) {
     AgentPlace place;

@@ -36,6 +36,8 @@ struct AgentPlace {
     std::string log;  ///< file for its lines: made when there is one
     bool keep_names = false;
 };
+/// What a variable of this process says; "" where it is not there.
+std::string variable_of(const char* name);
 /// By the environment of a step: ARENA_WATCH_KEY, ARENA_WATCH_POLL_S, ARENA_WATCH_RUN,
 /// ARENA_WATCH_LOG_DIR, ARENA_WATCH_KEEP_RINGS and Slurm's. Errors name the variable.
 Result<AgentPlace> find_place(GetVariable get, pid_t task);

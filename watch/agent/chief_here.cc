@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "watch/agent/agent_loop.h"
 #include "watch/chief/chief.h"
 #include "watch/chief/log_directory.h"
 #include "watch/chief/report_sender.h"
@@ -16,29 +17,24 @@ namespace {
 
 constexpr double tick_s = 1;
 
-std::string value(const char* name) {
-    const char* text = ::getenv(name);
-    return text == nullptr ? "" : text;
-}
-
 double number(const char* name, double min, double max, double otherwise) {
-    return parse_number(value(name), min, max).value_or(otherwise);
+    return parse_number(variable_of(name), min, max).value_or(otherwise);
 }
 
 ChiefOptions options_of(const AgentPlace& place) {
     ChiefOptions options;
-    options.mode = parse_slowdown_mode(value("ARENA_SLOWDOWN")).value_or(SlowdownMode::watch);
+    options.mode = parse_slowdown_mode(variable_of("ARENA_SLOWDOWN")).value_or(SlowdownMode::watch);
     options.threshold = number("ARENA_WATCH_THRESHOLD", 1.01, 10, options.threshold);
-    options.precheck = value("ARENA_WATCH_PRECHECK") != "0";
+    options.precheck = variable_of("ARENA_WATCH_PRECHECK") != "0";
     options.poll_s = place.poll_s;
     options.recheck_s = number("ARENA_WATCH_RECHECK_S", 0.1, 86'400, options.recheck_s);
-    options.elastic = value("ARENA_WATCH_ELASTIC") == "1";
+    options.elastic = variable_of("ARENA_WATCH_ELASTIC") == "1";
     options.life = place.filter.life;
     return options;
 }
 
 LogPlace log_of(const AgentPlace& place) {
-    const std::string folder = value("ARENA_WATCH_LOG_DIR");
+    const std::string folder = variable_of("ARENA_WATCH_LOG_DIR");
     return {.parent = folder.empty() ? "." : folder,
             .job = std::to_string(place.filter.job),
             .address = place.node,

@@ -24,11 +24,6 @@ namespace {
 
 const char* variable(const char* name) { return ::getenv(name); }
 
-std::string value(const char* name) {
-    const char* text = variable(name);
-    return text == nullptr ? "" : text;
-}
-
 void set(const char* name, const std::string& text) { ::setenv(name, text.c_str(), 1); }
 
 /// Beside this program in a build directory, else where they are installed.
@@ -40,9 +35,10 @@ std::string libraries() {
 /// The same for all ranks of a node, and another for another run or (as nodes may be one machine)
 /// another node of a step.
 std::string name_of_run(const std::optional<RankId>& rank) {
-    if (const std::string given = value("ARENA_WATCH_RUN"); !given.empty()) return given;
+    if (const std::string given = variable_of("ARENA_WATCH_RUN"); !given.empty()) return given;
     if (!rank) return new_nonce();
-    return fmt::format("{}.{}.{}.{}", rank->job, rank->step, rank->life, value("SLURM_NODEID"));
+    return fmt::format("{}.{}.{}.{}", rank->job, rank->step, rank->life,
+                       variable_of("SLURM_NODEID"));
 }
 
 Status start_agent() {
@@ -55,12 +51,12 @@ Status start_agent() {
 
 void set_watched(bool mpi) {
     const std::string libexec = libraries();
-    for (const auto& [name, text] :
-         watch_variables({.libexec = libexec,
-         .preload = value("LD_PRELOAD"),
-         .profiler = value("NCCL_PROFILER_PLUGIN"),
-         .mpi = mpi,
-         .binds = !value("APPTAINER_BIND").empty() || !value("SINGULARITY_BIND").empty()}))
+    for (const auto& [name, text] : watch_variables({.libexec = libexec,
+                                    .preload = variable_of("LD_PRELOAD"),
+                                    .profiler = variable_of("NCCL_PROFILER_PLUGIN"),
+                                    .mpi = mpi,
+                                    .binds = !variable_of("APPTAINER_BIND").empty() ||
+                                                     !variable_of("SINGULARITY_BIND").empty()}))
         set(name.c_str(), text);
 }
 
@@ -90,9 +86,9 @@ Error run_command(const std::vector<std::string_view>& all) {
     if (words.empty()) return usage_error("run needs a command: arena-watch run [--mpi] -- CMD...");
     const auto rank =
         rank_of_environment([](const char* name) -> const char* { return ::getenv(name); });
-    if (!parse_watch_key(value("ARENA_WATCH_KEY"))) set("ARENA_WATCH_KEY", new_nonce());
+    if (!parse_watch_key(variable_of("ARENA_WATCH_KEY"))) set("ARENA_WATCH_KEY", new_nonce());
     set("ARENA_WATCH_RUN", name_of_run(rank));
-    if (value("ARENA_SLOWDOWN").empty()) set("ARENA_SLOWDOWN", "watch");
+    if (variable_of("ARENA_SLOWDOWN").empty()) set("ARENA_SLOWDOWN", "watch");
     // One of a node's ranks starts the node's agent; what starts ranks itself does, too.
     const Status started = !rank || rank->local_rank == 0 ? start_agent() : Done{};
     if (!started)

@@ -9,13 +9,13 @@
 namespace arena::watch {
 namespace {
 
-constexpr double quiet_s = 10;        ///< between two reports of one
-constexpr double lost_again_s = 60;   ///< a loss that has grown is said again then,
-constexpr double lost_again = 1.10;   ///< and by so much
-constexpr double other_factor = 1.1;  ///< by which a factor must change to be said again
-constexpr double of_excess = 0.25;    ///< that is left where it has recovered,
-constexpr double recovered = 1.5;     ///< but never from here on
-constexpr double lesser = 0.25;       ///< of the excess of the slowest
+constexpr double quiet_s = 10;          ///< between two reports of one
+constexpr double lost_again_s = 60;     ///< a loss that has grown is said again then,
+constexpr double lost_again = 1.10;     ///< and by so much
+constexpr double other_factor = 1.1;    ///< by which a factor must change to be said again
+constexpr double of_old_excess = 0.25;  ///< that is left where it has recovered,
+constexpr double recovered = 1.5;       ///< but never from here on
+constexpr double lesser = 0.25;         ///< of the excess of the slowest
 
 bool is_same_place(const SlowReport& a, const SlowReport& b) {
     return a.cause == b.cause &&
@@ -165,7 +165,7 @@ void Culprits::suspected(const SlowPlace& at, const SlowPlace& peer, double fact
 slowdown::Verdict Culprits::without_recovered(slowdown::Verdict verdict) const {
     const auto has_recovered = [&](const auto& measured) {
         return std::ranges::any_of(all_, [&](const Culprit& one) {
-            const double left = std::min(recovered, 1 + of_excess * (one.report.factor - 1));
+            const double left = std::min(recovered, 1 + of_old_excess * (one.report.factor - 1));
             return !one.is_over() && is_of(measured, one) && measured.factor < left;
         });
     };

@@ -11,8 +11,7 @@ namespace arena::watch {
 namespace {
 
 constexpr std::size_t longest_greeting = 128;
-constexpr std::size_t most_unsent = std::size_t{4} << 20, read_at_once = std::size_t{256} << 10;
-constexpr double time_to_connect_s = 2, time_to_prove_s = 5;
+constexpr double time_to_connect_s = 2;
 constexpr double first_pause_s = 0.5, longest_pause_s = 15;
 
 /// Begins to connect; nothing: there is no way.

@@ -10,6 +10,7 @@
 
 #include <poll.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <list>
 #include <optional>
@@ -22,6 +23,12 @@
 #include "watch/wire/meeting.h"
 
 namespace arena::watch {
+
+/// Of one connection, at either end.
+inline constexpr std::size_t most_unsent = std::size_t{4} << 20,
+                             read_at_once = std::size_t{256} << 10;
+/// Who has not shown by then that it has the key is dropped.
+inline constexpr double time_to_prove_s = 5;
 
 struct LinkEvent {
     enum class What {

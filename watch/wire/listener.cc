@@ -13,9 +13,7 @@ namespace arena::watch {
 namespace {
 
 constexpr std::size_t most_strangers = 32, most_peers = 4096, most_accepts = 64;
-constexpr std::size_t most_unsent = std::size_t{4} << 20, read_at_once = std::size_t{256} << 10;
 constexpr std::size_t longest_of_stranger = 128;
-constexpr double time_to_prove_s = 5;
 constexpr double lines_per_s = 1000, lines_at_once = 4000;
 
 FileDescriptor make_socket(int family) {

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/statistics.h"
 #include "base/text.h"
 #include "plugin/sched/arrays/array_tasks.h"
 #include "request/options.h"
@@ -35,8 +36,6 @@ constexpr double write_s = 60;
 constexpr std::size_t most_told = 64;
 /// What each member's own process has where its user says nothing, and what it needs.
 constexpr std::int64_t usual_memory_mb = 512, least_memory_mb = 128;
-
-double real(std::int64_t value) { return static_cast<double>(value); }
 
 /// Members for whose own CPUs the carrier's leave room, on so many GPUs of its first node.
 std::int64_t members_by_cpus(const SiblingPrice& price, std::int64_t gpus,

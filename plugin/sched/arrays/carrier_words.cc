@@ -13,7 +13,7 @@ namespace {
 constexpr std::size_t longest_facts = 4096;
 /// Arena ends an array that nobody needs. Its members may be long with other things before they
 /// attach, so it waits for them as long as it may where nothing else would end it.
-constexpr int idle_s = 3600;
+constexpr int most_idle_s = 3600;
 
 /// As the rest of a comment has it: three digits, never an exponent.
 std::string seconds(double value) {
@@ -88,7 +88,7 @@ std::string carrier_script(const Request& request, const ArrayOffer& offer,
         "srun --mpi={} arena-train --array-serve {} --array-members {} --array-idle {} "
         "--array-solve {:g} {} --global-batch {} --micro-batch {} --pp {} --stage-layers {} "
         "--recompute full",
-        config.array_mpi, in_quotes(facts.socket), facts.members, idle_s, config.array_solve_s,
+        config.array_mpi, in_quotes(facts.socket), facts.members, most_idle_s, config.array_solve_s,
         model_words(request.model), request.global_batch, request.global_batch, offer.plan.pp(),
         layers_of(offer.plan));
     // On CPUs, which this does not know of, states stay where they are unless this is said.

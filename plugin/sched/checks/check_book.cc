@@ -12,8 +12,6 @@
 namespace arena {
 namespace {
 
-/// How long a finished carrier's missing result is waited for, and a spool that does not answer.
-constexpr double result_grace_s = 3, silence_grace_s = 30;
 constexpr double retry_s = 10;
 /// What the latest check of a node found is shown so long.
 constexpr double shown_s = 86400;

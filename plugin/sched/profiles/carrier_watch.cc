@@ -14,10 +14,8 @@
 namespace arena {
 namespace {
 
-/// How long a finished carrier's missing result is waited for.
-constexpr double result_grace_s = 3;
-/// How long it waits for a spool that does not answer, and when that is told.
-constexpr double silence_grace_s = 30, silence_told_s = 5;
+/// When a spool that does not answer is told.
+constexpr double silence_told_s = 5;
 /// A reason that changes is a change of the job, which makes the next round: ten times in a run,
 /// and not more often than each second.
 double progress_interval_s(const Config& config) {

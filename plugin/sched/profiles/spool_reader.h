@@ -18,6 +18,9 @@
 
 namespace arena {
 
+/// How long a finished carrier's missing result is waited for, and a spool that does not answer.
+inline constexpr double result_grace_s = 3, silence_grace_s = 30;
+
 class SpoolReader {
   public:
     /// What is asked of the spool, by nonce. Copied into the thread: must own what it uses.

@@ -143,12 +143,6 @@ job_desc_msg_t* describe(const ArrayCarrierSpec& spec, job_record_t* lead, std::
     return desc;
 }
 
-/// Of Slurm's answers those that are about nodes as they are now: any other one stays.
-bool is_about_nodes(int rc) {
-    return rc == ESLURM_NODES_BUSY || rc == ESLURM_NODE_NOT_AVAIL ||
-           rc == ESLURM_RESERVATION_BUSY || rc == ESLURM_RESERVATION_MAINT;
-}
-
 /// Nothing was asked of Slurm.
 HostArrays::Started stale(const std::string& why) {
     return {.id = 0, .limited = false, .stale = true, .why = why};

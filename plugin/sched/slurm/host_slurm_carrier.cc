@@ -56,12 +56,6 @@ job_desc_msg_t* describe(const CarrierSpec& spec) {
     return desc;
 }
 
-/// Slurm's answers that are about nodes as they are now: down, reserved, in use.
-bool is_about_nodes(int rc) {
-    return rc == ESLURM_NODES_BUSY || rc == ESLURM_NODE_NOT_AVAIL ||
-           rc == ESLURM_RESERVATION_BUSY || rc == ESLURM_RESERVATION_MAINT;
-}
-
 /// A limit that the job breaks says more than Slurm's code.
 std::string reason_of(job_record_t* job, int rc) {
     const bool pending = job && job->magic == JOB_MAGIC && !IS_JOB_FINISHED(job);

@@ -58,6 +58,11 @@ void cancel_made(job_record_t* job) {
     schedule_job_save();
 }
 
+bool is_about_nodes(int code) {
+    return code == ESLURM_NODES_BUSY || code == ESLURM_NODE_NOT_AVAIL ||
+           code == ESLURM_RESERVATION_BUSY || code == ESLURM_RESERVATION_MAINT;
+}
+
 void take_back_start(JobId id, std::uint32_t restart) {
     SlurmLock lock(SlurmLock::Kind::write);
     job_record_t* job = find_job_record(id);

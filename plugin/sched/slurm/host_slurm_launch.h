@@ -30,6 +30,8 @@ char** string_array(const std::vector<std::string>& entries);
 /// Starts a job that Arena has made on exactly these nodes: Slurm's code. `limit`: what it breaks.
 int select_made(job_record_t*& job, const std::vector<std::string>& nodes, std::string& limit);
 void cancel_made(job_record_t*);
+/// Slurm's codes that are about nodes as they are now: down, reserved, in use. Any other one stays.
+bool is_about_nodes(int code);
 
 /// Requeues a job that was started and never launched, although slurmctld stops: what it saves last
 /// is to say so. salloc asks again by itself.

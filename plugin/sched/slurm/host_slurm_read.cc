@@ -326,7 +326,7 @@ class Reading {
     double since_s_;
 };
 
-constexpr int all = INT_MAX, jobs_looked_at = 64;
+constexpr int all_records = INT_MAX, jobs_looked_at = 64;
 constexpr std::size_t npos = std::string::npos;
 
 std::string fault_of(const part_record_t* part) { return layout_fault(part); }
@@ -396,7 +396,7 @@ bool slurm_has_reservations() { return resv_list && list_count(resv_list) > 0; }
 
 bool slurm_layout_is_sound(std::string* what) {
     *what = fault_of_nodes();
-    if (what->empty() && part_list) *what = first_fault<part_record_t>(part_list, all);
+    if (what->empty() && part_list) *what = first_fault<part_record_t>(part_list, all_records);
     if (what->empty() && job_list) *what = first_fault<job_record_t>(job_list, jobs_looked_at);
     return what->empty();
 }

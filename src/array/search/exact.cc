@@ -10,8 +10,6 @@ namespace arena::array {
 
 namespace {
 
-constexpr Ticks never = std::numeric_limits<Ticks>::max();
-
 /// A cap that no schedule can exceed is none; the search is better without.
 Rules binding(const Instance& instance, Rules rules) {
     std::vector<int> forward(static_cast<std::size_t>(instance.devices), 0);

@@ -9,8 +9,6 @@ namespace arena::array {
 
 namespace {
 
-constexpr Ticks never = std::numeric_limits<Ticks>::max();
-
 bool same_times(const Block& a, const Block& b) {
     return a.device == b.device && a.backward == b.backward && a.stage == b.stage &&
            a.work == b.work && a.hold == b.hold && a.transfer == b.transfer && a.setup == b.setup;
@@ -23,8 +21,6 @@ bool same_job(const Instance& instance, std::size_t a, std::size_t b) {
     };
     return std::equal(from(a), from(a + 1), from(b), from(b + 1), same_times);
 }
-
-std::size_t index(int number) { return static_cast<std::size_t>(number); }
 
 }  // namespace
 

@@ -15,12 +15,11 @@ namespace arena::array {
 
 namespace {
 
-constexpr Ticks impossible = std::numeric_limits<Ticks>::max();
 constexpr double appended_per_s = 40e6;  ///< by a core that has other work, too
 
 struct Individual {
     Order order;
-    Ticks makespan = impossible;
+    Ticks makespan = never;
 };
 
 class Population {
@@ -61,7 +60,7 @@ void Population::add(std::vector<Individual>& to, Order order) {
     Line line(instance_, rules_);
     const bool whole = append_in_order(line, rules_, order, [](std::size_t, Ticks) {});
     appended_ += (rules_.none() ? 1 : 4) * order.size();
-    to.push_back({std::move(order), whole ? line.makespan() : impossible});
+    to.push_back({std::move(order), whole ? line.makespan() : never});
 }
 
 void Population::begin(std::vector<Order> orders) {
@@ -110,10 +109,10 @@ void Population::mutate(Order& order) {
 void Population::generation() {
     Ticks worst = 0;
     for (const Individual& one : all_)
-        if (one.makespan != impossible) worst = std::max(worst, one.makespan);
+        if (one.makespan != never) worst = std::max(worst, one.makespan);
     wheel_.clear();
     for (const Individual& one : all_) {
-        const double fitness = one.makespan == impossible ? 0 : double{1} + worst - one.makespan;
+        const double fitness = one.makespan == never ? 0 : double{1} + worst - one.makespan;
         wheel_.push_back((wheel_.empty() ? 0 : wheel_.back()) + fitness);
     }
     children_.clear();
@@ -146,8 +145,7 @@ void Population::generation() {
 void Population::evolve(std::uint64_t appended, Ticks bound, const Deadline& deadline) {
     for (int g = 0; g < options_.generations; ++g) {
         const Ticks least = best().makespan;
-        if (appended_ >= appended || least <= bound || least == impossible || deadline.passed())
-            return;
+        if (appended_ >= appended || least <= bound || least == never || deadline.passed()) return;
         generation();
     }
 }
@@ -212,7 +210,7 @@ std::optional<Schedule> solve_genetic(const Instance& instance, const Rules& rul
                       list_order(instance, rules, Prefer::forward), one_by_one(instance)});
     population.evolve(work / 10, bound, deadline);
     const Individual& best = population.best();
-    if (best.makespan == impossible) return std::nullopt;
+    if (best.makespan == never) return std::nullopt;
     Polisher polisher{.instance = instance,
                       .rules = rules,
                       .options = options,

@@ -16,7 +16,6 @@ namespace {
 constexpr std::size_t stride = 16;     ///< blocks between two remembered lines
 constexpr std::size_t reach = 20;      ///< how far a block goes
 constexpr double share_of_mean = 0.1;  ///< of the mean end of jobs, beside the makespan
-constexpr Ticks never = std::numeric_limits<Ticks>::max();
 constexpr double impossible = std::numeric_limits<double>::infinity();
 
 double cost_of(const Line& line, int jobs) {

@@ -9,8 +9,6 @@ namespace arena::array {
 
 namespace {
 
-std::size_t index(int number) { return static_cast<std::size_t>(number); }
-
 Bytes of(const ByteTable& table, const Block& block) {
     return table[index(block.job)][index(block.stage)];
 }

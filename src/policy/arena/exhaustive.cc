@@ -16,7 +16,7 @@ constexpr std::size_t most_tasks = 12, most_nodes = 24;
 /// States of the nodes that are remembered: some hundred bytes each.
 constexpr std::size_t most_states = std::size_t{1} << 14;
 /// A sum has to be greater by this share to be another one.
-constexpr double rounding = 1e-9;
+constexpr double least_step = 1e-9;
 
 }  // namespace
 
@@ -225,7 +225,7 @@ bool Exhaustive::is_near_enough(const Option& option, const std::vector<NodeInde
 }
 
 void Exhaustive::descend(std::size_t depth, double sum) {
-    if (--steps_ <= 0 || sum + bound(depth) <= most_ * (1 + rounding)) return;
+    if (--steps_ <= 0 || sum + bound(depth) <= most_ * (1 + least_step)) return;
     if (depth == order_.size()) {
         most_ = sum;
         best_ = outcomes_;
@@ -234,7 +234,7 @@ void Exhaustive::descend(std::size_t depth, double sum) {
     if (!is_new(depth, sum)) return;
     Outcome& outcome = outcomes_[order_[depth]];
     for (const Option& option : options_[order_[depth]]) {
-        if (sum + option.value + rest_value_[depth + 1] <= most_ * (1 + rounding)) break;
+        if (sum + option.value + rest_value_[depth + 1] <= most_ * (1 + least_step)) break;
         if (option.per_node == 0) {
             stay(depth, option, sum);
             continue;

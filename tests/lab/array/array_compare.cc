@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "array/search/prefetch.h"
+#include "base/statistics.h"
 #include "planner/arrays/array_stages.h"
 #include "planner/search/planner.h"
 #include "tests/lab/array/baselines.h"
@@ -18,8 +19,6 @@ namespace arena {
 namespace {
 
 constexpr std::int64_t most_micro_batches = 64;
-
-double real(std::int64_t value) { return static_cast<double>(value); }
 
 /// How members of a way keep things.
 struct Setting {

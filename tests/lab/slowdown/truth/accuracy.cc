@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::size_t most_at_once = 4096;  ///< iterations of a line
 constexpr std::size_t looked_at = 500;      ///< of a run, to find where it belongs
-constexpr double longest_s = 1e9;
+constexpr double longest_iteration_s = 1e9;
 constexpr double gap_share = 0.2,
                  gap_s = 0.01;  ///< between the end of one and the start of the next
 
@@ -92,7 +92,7 @@ Result<std::vector<EstimatedRun>> read_estimates(std::string_view text, const st
         fields.integer("series", series, std::numeric_limits<std::int64_t>::min(),
                        std::numeric_limits<std::int64_t>::max());
         fields.integers("end_ms", ends, 0, std::int64_t{1} << 43, most_at_once);
-        fields.integers("time_us", times, 1, static_cast<std::int64_t>(longest_s * 1e6),
+        fields.integers("time_us", times, 1, static_cast<std::int64_t>(longest_iteration_s * 1e6),
                         most_at_once);
         if (error || ends.size() != times.size()) return;
         Rank& rank = ranks[number];
@@ -117,7 +117,7 @@ Result<std::vector<double>> read_measured(std::string_view text, const std::stri
     const Status read = each_line(text, file, [&](const Json& json, std::optional<Error>& error) {
         const JsonFields fields(json, "", error);
         if (!fields.has("iteration_s")) return;
-        fields.number("iteration_s", measured.emplace_back(), 1e-9, longest_s);
+        fields.number("iteration_s", measured.emplace_back(), 1e-9, longest_iteration_s);
     });
     if (!read) return read.error();
     return measured;

@@ -9,15 +9,15 @@
 namespace arena::slowdown {
 namespace {
 
-constexpr std::int64_t most = std::int64_t{1} << 62;
+constexpr std::int64_t most_told = std::int64_t{1} << 62;
 
 Call read_call(sim::Csv& csv) {
     Call call;
-    call.time_us = csv.integer("t_us", 0, most);
+    call.time_us = csv.integer("t_us", 0, most_told);
     call.key.op = static_cast<Op>(csv.integer("op_id", 0, most_op));
-    call.key.count = csv.integer("count", 0, most);
-    call.key.comm = csv.integer("comm", -most, most);
-    if (csv.has("peer")) call.key.peer = csv.integer("peer", -1, most);
+    call.key.count = csv.integer("count", 0, most_told);
+    call.key.comm = csv.integer("comm", -most_told, most_told);
+    if (csv.has("peer")) call.key.peer = csv.integer("peer", -1, most_told);
     return call;
 }
 
