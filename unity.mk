@@ -20,6 +20,7 @@ nodist_libarena_baselines_la_SOURCES = unity/baselines.cc
 nodist_libarena_sim_loans_la_SOURCES = unity/sim_loans.cc
 nodist_libarena_sim_slow_la_SOURCES = unity/sim_slow.cc
 nodist_libarena_sim_la_SOURCES = unity/sim.cc
+nodist_libarena_sim_history_la_SOURCES = unity/sim_history.cc
 nodist_libarena_array_la_SOURCES = unity/array.cc
 nodist_libarena_array_search_la_SOURCES = unity/array_search.cc
 nodist_libarena_models_la_SOURCES = unity/models.cc
@@ -73,6 +74,7 @@ libarena_baselines_la_SOURCES = $(baselines_sources)
 libarena_sim_loans_la_SOURCES = $(sim_loans_sources)
 libarena_sim_slow_la_SOURCES = $(sim_slow_sources)
 libarena_sim_la_SOURCES = $(sim_sources)
+libarena_sim_history_la_SOURCES = $(sim_history_sources)
 libarena_array_la_SOURCES = $(array_sources)
 libarena_array_search_la_SOURCES = $(array_search_sources)
 libarena_models_la_SOURCES = $(models_sources)
@@ -128,6 +130,7 @@ units = \
 	sim_loans \
 	sim_slow \
 	sim \
+	sim_history \
 	array \
 	array_search \
 	models \

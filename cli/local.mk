@@ -71,17 +71,8 @@ arena_SOURCES = cli/main.cc
 arena_LDADD = $(arrays_libs) libarena_exporter.la libarena_html.la $(planning_libs) $(MICROHTTPD_LIBS) $(NETTLE_LIBS)
 # Started by `arena`: its verbs simulate, trace and snapshot.
 pkglibexec_PROGRAMS += arena-simulation
-arena_simulation_SOURCES = \
-	cli/simulation/main.cc \
-	$(cli_sources) \
-	$(simulate_sources) \
-	cli/simulation/snapshot_command.cc \
-	cli/simulation/history_command.cc \
-	cli/simulation/trace_command.cc \
-	# end
+arena_simulation_SOURCES = cli/simulation/main.cc cli/simulation/history_command.cc cli/simulation/snapshot_command.cc cli/simulation/trace_command.cc
 arena_simulation_LDADD = libarena_sim_history.la $(all_libs)
-arena_simulation_SOURCES = cli/simulation/main.cc cli/simulation/snapshot_command.cc cli/simulation/trace_command.cc
-arena_simulation_LDADD = $(all_libs)
 bashcompletiondir = $(datadir)/bash-completion/completions
 dist_bashcompletion_DATA = contrib/completion/arena
 

@@ -281,7 +281,7 @@ sim_sources = \
 sim_libs = libarena_sim.la libarena_html.la libarena_sim_power.la libarena_sim_slow.la libarena_slowdown.la $(sim_loans_libs)
 
 noinst_LTLIBRARIES += libarena_sim_history.la
-libarena_sim_history_la_SOURCES = \
+sim_history_sources = \
 	src/sim/history/import.h src/sim/history/import.cc \
 	src/sim/history/report.h src/sim/history/report.cc \
 	src/sim/history/sacct.h src/sim/history/sacct.cc \
