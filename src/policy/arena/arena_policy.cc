@@ -124,7 +124,8 @@ Decision decide_arena(const Snapshot& snapshot, const Offers& offers, const Poli
     const Worth worth(problem, offers, rules, in_turn);
     const Prices prices = price(problem, packing, worth, rules,
                                 std::count(left_out.begin(), left_out.end(), true), in_turn);
-    Assignment assignment = place(problem, packing, prices, choose(problem, prices.values, rules));
+    Assignment assignment =
+        place(problem, packing, prices, worth, choose(problem, prices.values, rules));
     grow(problem, worth, rules, assignment);
     if (!prices.aside.empty()) assignment.give_idle(prices.aside);
     return explain(problem, prices, assignment);

@@ -55,6 +55,16 @@ void Assignment::give(std::size_t i, std::string_view why) {
     given_[i] = true;
     keeps_[i] = false;
     got_[i] = value_of(i, placement_);
+    note_boots(i);
+}
+
+void Assignment::note_boots(std::size_t i) {
+    const Task& task = input_.problem->tasks()[i];
+    const double node_s = packing_.boots_of(task, placement_.nodes).node_s;
+    if (node_s <= 0) return;
+    const std::int32_t choice =
+        input_.problem->find_choice(task, placement_.offer->grid, placement_.span);
+    if (choice >= 0) waking_.push_back({i, choice, node_s});
 }
 
 /// Those that keep their nodes do; the others' nodes are free. Answers who is to get something
@@ -296,10 +306,16 @@ void Assignment::place_closer(std::vector<Outcome>& outcomes) {
         outcomes[order[k]].placement = std::move(placements[k]);
 }
 
-bool Assignment::move(std::size_t i, const Choice& choice, std::string_view why) {
+bool Assignment::move(std::size_t i, const Choice& choice,
+                      const std::function<bool(double boot_node_s)>& pays, std::string_view why) {
     const Task& task = input_.problem->tasks()[i];
     packing_.release_current(task);
-    if (!packing_.place(task, choice, placement_)) {
+    bool found = packing_.place(task, choice, placement_);
+    if (found && !pays(packing_.boots_of(task, placement_.nodes).node_s)) {
+        packing_.remove(task, placement_);
+        found = false;
+    }
+    if (!found) {
         packing_.take_current(task);
         return false;
     }
