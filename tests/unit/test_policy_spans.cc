@@ -9,6 +9,7 @@
 #include "baselines/registry.h"
 #include "policy/order/promises.h"
 #include "policy/packing.h"
+#include "policy/why_chosen.h"
 #include "suite.h"
 
 using namespace arena;
@@ -381,6 +382,74 @@ TEST(what_has_room_within_a_span_is_placed_within_it) {
     }
     ck_assert_int_gt(placed, 1000);
     ck_assert_int_gt(refused, 1000);
+}
+
+// ---- why it is this shape -----------------------------------------------------------------------
+
+/// What a job hears that gets `own` where it could also have had `other`.
+static std::string words_of(const Snapshot& s, const Offer& own, const Offer& other) {
+    const Offers offers{{1, std::vector{own, other}}};
+    const PolicyOptions options;
+    const Problem problem(s, offers, options, Scope::layouts);
+    const auto task =
+        std::ranges::find(problem.tasks(), JobId{1}, [](const Task& t) { return t.job->id; });
+    Packing packing(problem);
+    Placement placement;
+    if (task->runs()) packing.release_current(*task);
+    const Choice& choice = problem.choice(problem.find_choice(*task, own.grid));
+    ck_assert(packing.place(*task, choice, placement));
+    const std::vector<Action> actions{action_for(*task, placement, "")};
+    return why_chosen(problem, *task, actions[0], Leftover(problem, packing, actions));
+}
+
+static void says(const std::string& words, std::string_view wanted) {
+    ck_assert_msg(words == wanted, "%s", words.c_str());
+}
+
+TEST(a_start_says_why_it_is_not_with_a_faster_shape) {
+    Snapshot s = cluster_of(1, 1, 4);
+    s.jobs = {job_of(1)};
+    says(words_of(s, offer_of(1, 1), offer_of(1, 1)), "its only shape");
+    says(words_of(s, offer_of(2, 0.6), offer_of(1, 1)), "its fastest shape");
+    says(words_of(s, offer_of(2, 1), offer_of(4, 0.98)), "its fastest shape");
+    says(words_of(s, offer_of(2, 1), offer_of(4, 0.8)),
+         "4x8xa40 would be 1.2 times as fast: not worth 16 GPUs more");
+    for (const NodeIndex n : {2U, 3U}) s.nodes[n].boot_s = 60;
+    says(words_of(s, offer_of(2, 1), offer_of(4, 0.8)),
+         "4x8xa40 would be 1.2 times as fast: its nodes would have to boot");
+    occupy(s, {3}, 1e6);
+    says(words_of(s, offer_of(2, 1), offer_of(4, 0.8)),
+         "4x8xa40 would be 1.2 times as fast: not enough free now");
+}
+
+TEST(a_start_over_leaves_says_that_a_leaf_would_be_faster) {
+    const Snapshot s = split_cluster(1e6);
+    const Offers offers{{1, std::vector{offer_of(4, 1, {1.5, 1.5})}}};
+    const PolicyOptions options;
+    const Problem problem(s, offers, options, Scope::layouts);
+    Packing packing(problem);
+    Placement placement;
+    ck_assert(packing.place(problem.tasks()[0], problem.choice(1), placement));
+    const std::vector<Action> actions{action_for(problem.tasks()[0], placement, "")};
+    says(why_chosen(problem, problem.tasks()[0], actions[0], Leftover(problem, packing, actions)),
+         "4x8xa40 in one leaf would be 1.5 times as fast: so many are not free together");
+}
+
+TEST(a_move_says_what_it_gains) {
+    Snapshot s = cluster_of(1, 1, 4);
+    s.jobs = {job_of(1)};
+    JobState& job = s.jobs[0];
+    job.phase = JobPhase::running;
+    job.elastic = true;
+    job.current = offer_of(1, 1);
+    job.nodes = {0};
+    s.nodes[0].free_gpus = 0;
+    says(words_of(s, offer_of(2, 0.5), offer_of(1, 1)),
+         "2.0 times as fast as on 8xa40: pays for the restart");
+    job.current = offer_of(2, 0.5);
+    job.nodes = {0, 1};
+    s.nodes[1].free_gpus = 0;
+    says(words_of(s, offer_of(1, 1), offer_of(2, 0.5)), "others make more of 2x8xa40");
 }
 
 // ---- boots --------------------------------------------------------------------------------------

@@ -11,10 +11,7 @@ namespace arena {
 namespace {
 
 constexpr double whatever_it_costs = -std::numeric_limits<double>::infinity();
-
-std::string_view why_of(const Task& task) {
-    return task.runs() ? "the change pays for its restart" : "worth the price of its GPUs";
-}
+constexpr std::string_view was_chosen = "";
 
 }  // namespace
 
@@ -204,9 +201,8 @@ void Assignment::rescue(Displacement& displacement) {
 void Assignment::place_or_fall_back(std::size_t i, Displacement& displacement) {
     const Task& task = input_.problem->tasks()[i];
     const Choice& wanted = input_.problem->choices(task)[static_cast<std::size_t>(chosen_[i])];
-    const std::string_view why = why_of(task);
-    if (packing_.place(task, wanted, placement_)) return give(i, why);
-    if (displace_for(i, wanted, value_of_fall_back(i), keeps_, why, displacement)) return;
+    if (packing_.place(task, wanted, placement_)) return give(i, was_chosen);
+    if (displace_for(i, wanted, value_of_fall_back(i), keeps_, was_chosen, displacement)) return;
     missed_.push_back(i);
     if (task.runs() && packing_.can_take_current(task)) {
         packing_.take_current(task);
@@ -276,7 +272,7 @@ void Assignment::assign(std::vector<Outcome> outcomes) {
         if (outcomes[i].placement.nodes.empty()) continue;
         placement_ = std::move(outcomes[i].placement);
         packing_.put(tasks[i], placement_);
-        give(i, why_of(tasks[i]));
+        give(i, was_chosen);
     }
     value_ = std::accumulate(got_.begin(), got_.end(), 0.0);
 }

@@ -49,6 +49,7 @@ class Assignment {
         return keeps_;
     }  ///< that is what they run with
     [[nodiscard]] const Packing& packing() const { return packing_; }
+    /// Without a reason: what was chosen for the task.
     [[nodiscard]] std::vector<Action>& actions() { return actions_; }
     /// What is idle after all else goes to those of these values, which had none before: as those
     /// of AssignmentInput, and kept as long.
