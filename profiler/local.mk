@@ -42,6 +42,7 @@ profiler_comm_sources = \
 	profiler/comm/comm_command.h profiler/comm/comm_command.cc \
 	profiler/comm/host_ranks.h profiler/comm/host_ranks.cc \
 	profiler/comm/launcher.h profiler/comm/launcher.cc \
+	profiler/comm/node_span.h profiler/comm/node_span.cc \
 	profiler/comm/thread_transport.h profiler/comm/thread_transport.cc \
 	profiler/comm/transport.h \
 	profiler/comm/watch.h profiler/comm/watch.cc \

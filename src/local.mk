@@ -169,6 +169,7 @@ policy_sources = \
 	src/policy/problem.h src/policy/problem.cc \
 	src/policy/replay.h src/policy/replay.cc \
 	src/policy/reservation.h src/policy/reservation.cc \
+	src/policy/why_chosen.h src/policy/why_chosen.cc \
 	src/policy/work_left.h \
 	# end
 policy_libs = libarena_policy.la $(store_libs)

@@ -177,7 +177,7 @@ plan_of_one=$("$arena" --json "${plan[@]}" none --fixed pp=1,dp=1,tp=1,micro_bat
 rows() {
     rm -f store/bad.db*
     "$arena" "${bad[@]}" import good.json >/dev/null
-    sqlite3 store/bad.db "INSERT INTO comm VALUES('A40', 'all_reduce', 2, 1, 1, 1024, 1e-6, 2e-6, 3e-6, 'test');
+    sqlite3 store/bad.db "INSERT INTO comm VALUES('A40', 'all_reduce', 2, 1, 1, 1024, '', 1e-6, 2e-6, 3e-6, 'test');
         INSERT INTO observed VALUES(1, 'f', 'gpt2', 8, 'env', 'A40', 1, 1, 1, '$plan_of_one', 1, 1, 0, 3, 7, 1e9, 0, 0, '7');
         INSERT INTO observed VALUES(2, 'f', 'gpt2', 16, 'env', 'A40', 1, 1, 1, '$plan_of_one', 1, 1, 0, 3, 8, 1e9, 0, 0, '8'); $1"
 }

@@ -407,6 +407,7 @@ int comm(const Globals& globals, const ProfileOptions& options, ProfileStore& st
                  {"collective"},
                  {"ranks", true},
                  {"nodes", true},
+                 {"span"},
                  {"groups", true},
                  {"buffers", true},
                  {"smallest", true},
@@ -418,20 +419,22 @@ int comm(const Globals& globals, const ProfileOptions& options, ProfileStore& st
         const CommTime& first = (*times)[i];
         const auto same = [&](const CommTime& t) {
             return t.gpu_type == first.gpu_type && t.op == first.op && t.ranks == first.ranks &&
-                   t.nodes == first.nodes && t.groups == first.groups;
+                   t.nodes == first.nodes && t.groups == first.groups && t.span == first.span;
         };
         for (next = i + 1; next < times->size() && same((*times)[next]);) ++next;
         const CommTime& last = (*times)[next - 1];
         const double busbw = bus_bytes_per_s(last);
         table.add({first.gpu_type, std::string(to_string(first.op)), fmt::format("{}", first.ranks),
-                   fmt::format("{}", first.nodes), fmt::format("{}", first.groups),
-                   fmt::format("{}", next - i), human_bytes(static_cast<double>(first.bytes)),
-                   human_seconds(first.median_s), human_bytes(static_cast<double>(last.bytes)),
+                   fmt::format("{}", first.nodes), std::string(to_string(first.span)),
+                   fmt::format("{}", first.groups), fmt::format("{}", next - i),
+                   human_bytes(static_cast<double>(first.bytes)), human_seconds(first.median_s),
+                   human_bytes(static_cast<double>(last.bytes)),
                    fmt::format("{:.1f}", busbw / 1e9)});
         json.push_back({{"gpu_type", first.gpu_type},
                         {"op", to_string(first.op)},
                         {"ranks", first.ranks},
                         {"nodes", first.nodes},
+                        {"span", to_string(first.span)},
                         {"groups", first.groups},
                         {"buffers", next - i},
                         {"smallest_bytes", first.bytes},

@@ -208,9 +208,12 @@ function times(d) {
 
 const hidden = "PrivateData in slurm.conf hides them here; arena queue and arena history show you your own.";
 const who = j => j.user || j.uid;
-// What every start of a policy says tells nothing of this one.
-const says_nothing = new Set(["worth the price of its GPUs", "fastest offer that fits now"]);
-const why = j => [j.speed, ...(j.reason || "").split("; ").filter(part => !says_nothing.has(part))].filter(Boolean).join("; ");
+// These say no more than its speed does; other reasons have the speed themselves.
+const says_nothing = new Set(["its fastest shape", "its only shape", "fastest offer that fits now"]);
+const why = j => {
+  const reason = j.reason || "", speed = reason.includes("times as fast") ? "" : j.speed;
+  return [speed, ...reason.split("; ").filter(part => !says_nothing.has(part))].filter(Boolean).join("; ");
+};
 const shape = j => [j.grid, j.plan].filter(Boolean).join(" ");
 const expected = (j, now) => {
   const promise = j.ends_by_s ? "ends by " + clock(j.ends_by_s) + " at the latest" : "";

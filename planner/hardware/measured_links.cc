@@ -7,6 +7,7 @@
 #include <cmath>
 #include <map>
 #include <tuple>
+#include <utility>
 
 #include "base/statistics.h"
 #include "planner/hardware/collectives.h"
@@ -14,6 +15,8 @@
 namespace arena {
 
 namespace {
+
+constexpr double most_oversubscription = 1000;  ///< as Uplink has it
 
 double median_high_of(std::vector<double> values) {
     std::sort(values.begin(), values.end());
@@ -49,10 +52,11 @@ struct Line {
     }
 };
 
-std::vector<Line> lines_of(const std::vector<CommTime>& times) {
+/// Of groups that span so much, those on one node among them.
+std::vector<Line> lines_of(const std::vector<CommTime>& times, CommSpan span) {
     std::map<std::tuple<CommOp, std::int64_t, std::int64_t, std::int64_t>, Line> lines;
     for (const CommTime& t : times) {
-        if (passes(t.op) == 0) continue;
+        if (passes(t.op) == 0 || (t.nodes > 1 && t.span != span)) continue;
         const auto [at, is_new] = lines.try_emplace({t.op, t.ranks, t.nodes, t.groups}, Line{t, t});
         if (t.bytes < at->second.small.bytes) at->second.small = t;
         if (t.bytes > at->second.large.bytes) at->second.large = t;
@@ -69,11 +73,11 @@ void fit(Link& link, const std::vector<double>& alphas, const std::vector<double
     link.bytes_per_s = median_high_of(rates);
 }
 
-/// intra_pass_s() of collectives.cc.
+/// intra_pass_s() of collectives.cc. What joins a domain joins its nodes' GPUs, too.
 void fit_intra(Link& link, const std::vector<Line>& lines) {
     std::vector<double> alphas, rates;
     for (const Line& line : lines) {
-        if (line.small.nodes != 1 || line.small.groups != 1) continue;
+        if (line.small.groups != 1) continue;
         alphas.push_back(line.start_s() / line.pass() * 2 / (4 + real(line.small.ranks) / 2));
         rates.push_back(line.pass() * ring_share(line.small.ranks) / line.per_byte_s());
     }
@@ -109,12 +113,33 @@ void fit_inter(Link& link, const Link& intra, const std::vector<Line>& lines) {
     fit(link, alphas, rates);
 }
 
+/// So that link_over() gives this link over the span; never faster than one level below.
+void set_uplink(GpuType& type, Span span, const Link& over) {
+    const auto level = static_cast<std::size_t>(span) - 1;
+    const Link below = link_over(type, static_cast<Span>(level));
+    type.uplinks[level] = {
+        std::clamp(below.bytes_per_s / over.bytes_per_s, 1.0, most_oversubscription),
+        std::max(0.0, over.alpha_s - below.alpha_s)};
+}
+
 }  // namespace
 
 GpuType with_measured_links(GpuType type, const std::vector<CommTime>& times) {
-    const std::vector<Line> lines = lines_of(times);
-    fit_intra(type.intra, lines);
-    fit_inter(type.inter, type.intra, lines);
+    const auto has = [&](CommSpan span) {
+        return std::ranges::any_of(
+            times, [&](const CommTime& t) { return t.nodes > 1 && t.span == span; });
+    };
+    const CommSpan near = has(CommSpan::leaf) ? CommSpan::leaf : CommSpan::unsaid;
+    fit_intra(type.intra, lines_of(times, CommSpan::domain));
+    fit_inter(type.inter, type.intra, lines_of(times, near));
+    for (const auto& [span, measured] :
+         {std::pair(Span::pod, CommSpan::pod), std::pair(Span::pods, CommSpan::pods)}) {
+        if (!has(measured)) continue;
+        Link over = link_over(type, span);
+        const Link formula = over;
+        fit_inter(over, type.intra, lines_of(times, measured));
+        if (over != formula) set_uplink(type, span, over);
+    }
     return type;
 }
 

@@ -17,6 +17,9 @@ namespace arena {
 /// a node busy: they share its network. Groups are taken to share their nodes, as `arena-profiler
 /// comm` places them; where all of them together are the ranks of the table's largest single group,
 /// on more nodes than one of them, they lie on different nodes.
+/// `inter` is that of groups in one leaf, or, without any, of those whose span nobody said. Groups
+/// over leaves of a pod, and over pods, give `uplinks`, each beside the level below; groups in one
+/// domain count for `intra`.
 GpuType with_measured_links(GpuType, const std::vector<CommTime>&);
 
 }  // namespace arena

@@ -138,6 +138,11 @@ class CommBench {
                std::to_string(point.placement.ranks) + " ranks";
     }
 
+    [[nodiscard]] CommSpan span_of(std::int64_t nodes) const {
+        const auto at = static_cast<std::size_t>(nodes - 1);
+        return nodes > 1 && at < query_.spans.size() ? query_.spans[at] : CommSpan::unsaid;
+    }
+
     void tell(const Point& point, const SampleStatistics& s) {
         const CommTime time{query_.gpu_type,
                             point.op,
@@ -147,7 +152,8 @@ class CommBench {
                             point.bytes,
                             s.min,
                             s.median,
-                            s.p95};
+                            s.p95,
+                            span_of(point.placement.nodes)};
         if (auto good = check_comm_time(time); !good)
             return note(name_of(point) + ": " + good.error().text);
         ++outcome_.measured;

@@ -38,6 +38,8 @@ struct CommQuery {
     std::string gpu_type;
     std::vector<CommOp> ops;
     std::vector<CommPlacement> placements;
+    /// How far apart the first 1, 2, 3, ... nodes lie, of several nodes; empty: nobody knows.
+    std::vector<CommSpan> spans = {};
     std::int64_t min_bytes = 1024, max_bytes = std::int64_t{1} << 30, factor = 2;
     double budget_s = 600;
 };

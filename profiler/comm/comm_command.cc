@@ -19,6 +19,7 @@
 #include "planner/hardware/hardware.h"
 #include "profiler/comm/host_ranks.h"
 #include "profiler/comm/launcher.h"
+#include "profiler/comm/node_span.h"
 #include "profiler/comm/thread_transport.h"
 #include "profiler/core/cpu_memory.h"
 #include "profiler/core/options.h"
@@ -145,6 +146,7 @@ class CommRank {
             times.push_back({{"op", to_string(t.op)},
                              {"ranks", t.ranks},
                              {"nodes", t.nodes},
+                             {"span", to_string(t.span)},
                              {"groups", t.groups},
                              {"bytes", t.bytes},
                              {"min_s", t.min_s},
@@ -208,14 +210,55 @@ Error nobody_to_talk_to() {
         "(srun --mpi=pmix)");
 }
 
+/// The built-in hardware entries and, where there is an arena.yaml, the site's.
+struct SiteHardware {
+    Config config;
+    std::vector<GpuType> entries;
+    std::string unread;  ///< why the site's, which nobody named, is left out; "" = it is not
+    /// Behind a GRES type that arena.yaml maps, or of that name.
+    [[nodiscard]] Result<GpuType> find(const std::string& gpu_type) const {
+        const std::string* mapped = hardware_of(config, gpu_type);
+        return find_hardware(entries, mapped == nullptr ? gpu_type : *mapped);
+    }
+    [[nodiscard]] std::string emulated() const {
+        std::vector<std::string> names;
+        for (const GpuType& entry : entries)
+            if (entry.emulated) names.push_back(entry.name);
+        return join(names, ", ");
+    }
+};
+
+/// The built-in types need no arena.yaml: one that this user may not read keeps nobody from them.
+Result<SiteHardware> read_site_hardware(const std::string& config_option) {
+    SiteHardware site;
+    auto config = load_config_or_defaults(config_option, &site.unread);
+    if (!config) return config.error();
+    if (!site.unread.empty()) site.unread += ": types of the site's own are not known";
+    auto entries = load_hardware(config->hardware_file);
+    if (!entries) return entries.error();
+    site.config = std::move(*config);
+    site.entries = std::move(*entries);
+    return site;
+}
+
+/// What each task knows of its own node from Slurm, put together.
+std::vector<CommSpan> spans_told(const CommCommand& command, const CommWorld& world,
+                                 HostRanks& ranks) {
+    const std::vector<NodePlace> places = places_of_nodes(world, place_of_node(::getenv), ranks);
+    const auto site = read_site_hardware(command.config);
+    const auto type = site ? site->find(command.gpu_type) : Result<GpuType>(site.error());
+    return spans_of_nodes(places, type && type->domain_gpus > world.ranks_per_node);
+}
+
 int run_rank(const CommCommand& command, const CommWorld& world, Transport& transport) {
     HostRanks ranks(transport, world, command.timeout_s);
-    const auto query = query_of(command, world);
+    auto query = query_of(command, world);
     if (!query) return world.rank == 0 ? fail(query.error()) : 2;  // all ranks see the same
     int code = 0;
     if (world.local() == 0)
         if (auto s = check_memory(command, world, query->max_bytes); !s) code = fail(s.error());
     code = static_cast<int>(ranks.largest({static_cast<double>(code)})[0]);
+    if (code == 0 && query->spans.empty()) query->spans = spans_told(command, world, ranks);
     return code != 0 ? code : CommRank(command, *query, ranks).run();
 }
 
@@ -256,37 +299,6 @@ Result<std::int64_t> count_devices(const CommCommand& command) {
                                 : std::min<std::int64_t>(std::thread::hardware_concurrency(),
                                                          default_host_ranks);
     return count_comm_devices();
-}
-
-/// The built-in hardware entries and, where there is an arena.yaml, the site's.
-struct SiteHardware {
-    Config config;
-    std::vector<GpuType> entries;
-    std::string unread;  ///< why the site's, which nobody named, is left out; "" = it is not
-    /// Behind a GRES type that arena.yaml maps, or of that name.
-    [[nodiscard]] Result<GpuType> find(const std::string& gpu_type) const {
-        const std::string* mapped = hardware_of(config, gpu_type);
-        return find_hardware(entries, mapped == nullptr ? gpu_type : *mapped);
-    }
-    [[nodiscard]] std::string emulated() const {
-        std::vector<std::string> names;
-        for (const GpuType& entry : entries)
-            if (entry.emulated) names.push_back(entry.name);
-        return join(names, ", ");
-    }
-};
-
-/// The built-in types need no arena.yaml: one that this user may not read keeps nobody from them.
-Result<SiteHardware> read_site_hardware(const std::string& config_option) {
-    SiteHardware site;
-    auto config = load_config_or_defaults(config_option, &site.unread);
-    if (!config) return config.error();
-    if (!site.unread.empty()) site.unread += ": types of the site's own are not known";
-    auto entries = load_hardware(config->hardware_file);
-    if (!entries) return entries.error();
-    site.config = std::move(*config);
-    site.entries = std::move(*entries);
-    return site;
 }
 
 Status check_device(const CommCommand& command) {
@@ -398,6 +410,12 @@ Result<CommQuery> query_of(const CommCommand& command, const CommWorld& world) {
         q.placements.push_back(*placement);
     }
     if (q.placements.empty()) q.placements = all_placements(world);
+    const auto span = parse_comm_span(command.span);
+    if (!span)
+        return usage_error(
+            "accepted are leaf, pod, pods and domain, not '" + printable(command.span, 40) + "'",
+            "--span");
+    if (*span != CommSpan::unsaid) q.spans.assign(static_cast<std::size_t>(world.nodes), *span);
     const CommTime example{
         .gpu_type = q.gpu_type, .op = q.ops[0], .min_s = 1, .median_s = 1, .p95_s = 1};
     if (auto s = check_comm_time(example); !s) return usage_error(s.error().text, "--gpu-type");

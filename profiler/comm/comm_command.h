@@ -16,6 +16,7 @@ struct CommCommand {
     std::string device = "cuda";              ///< or cpu: host memory
     std::string config;                       ///< arena.yaml; "" = config_path(), if it is there
     std::vector<std::string> ops;             ///< empty = all
+    std::string span;                         ///< of nodes; "": what Slurm's topology says
     std::vector<std::string> groups;          ///< RANKS[xNODES[xGROUPS]]; empty = all_placements()
     std::string min_bytes = "1K", max_bytes;  ///< max_bytes "": 1G, cpu: 64M
     std::int64_t factor = 2, gpus = 0;        ///< gpus: of this node; 0 = all, cpu: up to 8

@@ -281,6 +281,9 @@ void add_comm_flags(CLI::App& c, CommCommand& o) {
         ->delimiter(',');
     c.add_option("--groups", o.groups, "RANKS[xNODES[xGROUPS]] (default: all powers of two)")
         ->delimiter(',');
+    c.add_option(
+        "--span", o.span,
+        "leaf, pod, pods or domain: how far apart the nodes lie (default: what Slurm says)");
     c.add_option("--min-bytes", o.min_bytes, "smallest size")->capture_default_str();
     c.add_option("--max-bytes", o.max_bytes, "largest size (default 1G; cpu: 64M)");
     c.add_option("--factor", o.factor, "from one size to the next")->capture_default_str();

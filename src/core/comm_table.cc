@@ -23,11 +23,32 @@ constexpr std::array<Name<CommOp>, 5> op_words{{
     {CommOp::all_to_all, "all_to_all"},
     {CommOp::send, "send"},
 }};
+constexpr std::array<Name<CommSpan>, 5> span_words{{
+    {CommSpan::unsaid, ""},
+    {CommSpan::leaf, "leaf"},
+    {CommSpan::pod, "pod"},
+    {CommSpan::pods, "pods"},
+    {CommSpan::domain, "domain"},
+}};
+constexpr std::string_view one_node = "node";
 constexpr std::int64_t max_buffer = std::int64_t{1} << 50;
 constexpr double max_seconds = 3600;
 constexpr std::size_t max_line = 4096, max_columns = 32;
 
-enum Column { table, gpu_type, op, ranks, nodes, groups, bytes, middle, least, p95, column_count };
+enum Column {
+    table,
+    gpu_type,
+    op,
+    ranks,
+    nodes,
+    groups,
+    bytes,
+    span,
+    middle,
+    least,
+    p95,
+    column_count
+};
 struct ColumnName {
     std::string_view word;
     Column column;
@@ -37,7 +58,7 @@ constexpr ColumnName column_names[] = {
     {"ranks", ranks},         {"group_size", ranks},  {"nodes", nodes},
     {"hosts_crossed", nodes}, {"groups", groups},     {"concurrent_groups", groups},
     {"bytes", bytes},         {"median_s", middle},   {"time_s", middle},
-    {"min_s", least},         {"p95_s", p95},
+    {"min_s", least},         {"p95_s", p95},         {"span", span},
 };
 constexpr std::string_view must_have[] = {"op", "ranks", "nodes", "groups", "bytes", "median_s"};
 
@@ -98,12 +119,19 @@ Result<CommTime> time_of(const Row& row, const std::string& type) {
     t.median_s = row.seconds(middle, 0);
     t.min_s = row.seconds(least, t.median_s);
     t.p95_s = row.seconds(p95, t.median_s);
+    const std::string_view said = row.text(span) == one_node && t.nodes == 1 ? "" : row.text(span);
+    const auto found = parse_comm_span(said);
+    if (!found)
+        return usage_error(
+            "span must be node (of one node), leaf, pod, pods, domain or nothing, not '" +
+            printable(row.text(span), 40) + "'");
+    t.span = *found;
     if (auto s = check_comm_time(t); !s) return s.error();
     return t;
 }
 
 auto key_of(const CommTime& t) {
-    return std::tuple(t.gpu_type, t.op, t.ranks, t.nodes, t.groups, t.bytes);
+    return std::tuple(t.gpu_type, t.op, t.ranks, t.nodes, t.groups, t.bytes, t.span);
 }
 
 std::string joined(const std::set<std::string>& words) {
@@ -131,6 +159,12 @@ std::optional<CommOp> parse_comm_op(std::string_view text) {
     return value_of(op_words, word);
 }
 
+std::string_view to_string(CommSpan value) { return name_of(span_words, value); }
+
+std::optional<CommSpan> parse_comm_span(std::string_view text) {
+    return value_of(span_words, text);
+}
+
 Status check_comm_time(const CommTime& t) {
     if (!is_type_name(t.gpu_type))
         return usage_error(
@@ -142,6 +176,8 @@ Status check_comm_time(const CommTime& t) {
             fmt::format("ranks must be 2 to {} and a multiple of nodes", limits::gpus));
     if (t.groups < 1 || t.groups > limits::gpus)
         return usage_error(fmt::format("groups must be 1 to {}", limits::gpus));
+    if (t.nodes == 1 && t.span != CommSpan::unsaid)
+        return usage_error("a group on one node has no span but node");
     if (t.bytes < 1 || t.bytes > max_buffer) return usage_error("bytes must be 1 to 2^50");
     const bool ordered = t.min_s > 0 && t.min_s <= t.median_s && t.median_s <= t.p95_s;
     if (!ordered || !(t.p95_s <= max_seconds))
@@ -194,10 +230,11 @@ Result<std::vector<CommTime>> parse_comm_csv(std::string_view text, const std::s
 
 std::string to_csv(const std::vector<CommTime>& times) {
     std::string text =
-        "gpu_type,op,ranks,nodes,groups,bytes,min_s,median_s,p95_s,busbw_gbytes_per_s\n";
+        "gpu_type,op,ranks,nodes,span,groups,bytes,min_s,median_s,p95_s,busbw_gbytes_per_s\n";
     for (const CommTime& t : times)
-        text += fmt::format("{},{},{},{},{},{},{:.9g},{:.9g},{:.9g},{:.4g}\n", t.gpu_type,
-                            to_string(t.op), t.ranks, t.nodes, t.groups, t.bytes, t.min_s,
+        text += fmt::format("{},{},{},{},{},{},{},{:.9g},{:.9g},{:.9g},{:.4g}\n", t.gpu_type,
+                            to_string(t.op), t.ranks, t.nodes,
+                            t.nodes == 1 ? one_node : to_string(t.span), t.groups, t.bytes, t.min_s,
                             t.median_s, t.p95_s, bus_bytes_per_s(t) / 1e9);
     return text;
 }

@@ -44,8 +44,14 @@ Packing::Packing(const Problem& problem, Ties ties)
         widen(rooms_[t], strides[t]);
         if (!fabric().is_flat()) rooms_[t].free_of_leaf.resize(fabric().leaves());
     }
+    if (std::ranges::any_of(snapshot.nodes, [](const NodeState& n) { return n.boot_s > 0; }))
+        asleep_.resize(problem.types());
     for (NodeIndex i = 0; i < free_.size(); ++i) {
         if (free_[i].type < 0) continue;
+        if (any_boots() && free_[i].gpus > 0) {
+            double& longest_s = asleep_[static_cast<std::size_t>(free_[i].type)].longest_s;
+            longest_s = std::max(longest_s, snapshot.nodes[i].boot_s);
+        }
         count(i, free_[i].gpus);
         enter(i);
     }
@@ -78,8 +84,35 @@ void Packing::widen(Room& room, std::size_t stride) const {
 void Packing::count(NodeIndex index, std::int64_t gpus) {
     const auto type = static_cast<std::size_t>(free_[index].type);
     free_of_type_[type] += gpus;
+    if (any_boots() && problem_->snapshot().nodes[index].boot_s > 0) asleep_[type].gpus += gpus;
     if (!rooms_[type].free_of_leaf.empty())
         rooms_[type].free_of_leaf[fabric().leaf_of(index)] += gpus;
+}
+
+Packing::Boots Packing::boots_for(const Task& task, const Choice& choice) const {
+    if (!any_boots()) return {};
+    const Asleep& asleep = asleep_[static_cast<std::size_t>(choice.type)];
+    std::int64_t short_by = choice.gpus - (free_gpus(choice.type) - asleep.gpus);
+    if (task.runs()) {
+        const Choice& own = problem_->choice(task.current);
+        if (own.type == choice.type) short_by -= own.gpus;
+    }
+    if (short_by <= 0) return {};
+    const std::int64_t of_node = std::max<std::int64_t>(1, widest(choice.type));
+    const auto nodes = static_cast<double>((short_by + of_node - 1) / of_node);
+    return {asleep.longest_s, nodes * asleep.longest_s};
+}
+
+Packing::Boots Packing::boots_of(const Task& task, std::span<const NodeIndex> nodes) const {
+    Boots boots;
+    if (!any_boots()) return boots;
+    for (const NodeIndex n : nodes) {
+        const double boot_s = problem_->snapshot().nodes[n].boot_s;
+        if (boot_s <= 0 || std::ranges::find(task.job->nodes, n) != task.job->nodes.end()) continue;
+        boots.longest_s = std::max(boots.longest_s, boot_s);
+        boots.node_s += boot_s;
+    }
+    return boots;
 }
 
 void Packing::enter(NodeIndex index) {

@@ -105,6 +105,18 @@ class Packing {
     }
     /// Whether all GPUs of the type could be given to the choice by count alone.
     [[nodiscard]] bool could_fit(const Choice& c) const { return free_gpus(c.type) >= c.gpus; }
+    /// Nodes that boot, each with its seconds.
+    struct Boots {
+        double longest_s = 0;  ///< until the last is up
+        double node_s = 0;     ///< of all of them together
+    };
+    /// What the choice needs where fewer GPUs are free on nodes that are up, those counted that the
+    /// task holds. By count alone: no less may be needed where these are in pieces.
+    [[nodiscard]] Boots boots_for(const Task&, const Choice&) const;
+    /// Of these nodes, but those that the task holds.
+    [[nodiscard]] Boots boots_of(const Task&, std::span<const NodeIndex> nodes) const;
+    /// Any node sleeps.
+    [[nodiscard]] bool any_boots() const { return !asleep_.empty(); }
 
     [[nodiscard]] bool is_in_set(std::uint32_t node_set, NodeIndex) const;
     /// Whether the task may use the node, and so many GPUs, and what goes with them, are free
@@ -232,6 +244,12 @@ class Packing {
     std::vector<Free> free_;
     std::vector<Room> rooms_;  ///< by type
     std::vector<std::int64_t> free_of_type_;
+    /// By type; empty: no node sleeps.
+    struct Asleep {
+        double longest_s = 0;   ///< of the nodes that had any free at first
+        std::int64_t gpus = 0;  ///< free on all that sleep
+    };
+    std::vector<Asleep> asleep_;
     using Sets = std::vector<std::vector<bool>>;
     std::shared_ptr<const Sets> in_set_;  ///< [node set][node]; empty when the set has every node
     std::shared_ptr<const Sets> leaves_;  ///< [node set][leaf] likewise

@@ -17,11 +17,16 @@ Result<std::int64_t> CommStore::import(const std::vector<CommTime>& rows,
                                        const std::string& source) {
     Transaction t(db_);
     if (t.code() != SQLITE_OK) return sql_error(db_, path_, "import");
-    Statement s(db_, "INSERT OR REPLACE INTO comm VALUES(?,?,?,?,?,?,?,?,?,?)");
+    Statement s(db_, "INSERT OR REPLACE INTO comm VALUES(?,?,?,?,?,?,?,?,?,?,?)");
     for (const CommTime& row : rows) {
         if (auto wrong = check_comm_time(row); !wrong) return wrong.error();
         s.bind(row.gpu_type).bind(to_string(row.op)).bind(row.ranks).bind(row.nodes);
-        s.bind(row.groups).bind(row.bytes).bind(row.min_s).bind(row.median_s).bind(row.p95_s);
+        s.bind(row.groups)
+            .bind(row.bytes)
+            .bind(to_string(row.span))
+            .bind(row.min_s)
+            .bind(row.median_s)
+            .bind(row.p95_s);
         if (s.bind(source).run() != SQLITE_OK) return sql_error(db_, path_, "import");
     }
     if (t.commit() != SQLITE_OK) return sql_error(db_, path_, "import");
@@ -29,10 +34,9 @@ Result<std::int64_t> CommStore::import(const std::vector<CommTime>& rows,
 }
 
 Result<std::vector<CommTime>> CommStore::times(const std::string& gpu_type) {
-    Statement s(
-        db_,
-        std::string(sql::select_comm) +
-            "WHERE ?1 = '' OR gpu_type = ?1 ORDER BY gpu_type, op, nodes, ranks, groups, bytes");
+    Statement s(db_, std::string(sql::select_comm) +
+                         "WHERE ?1 = '' OR gpu_type = ?1 ORDER BY gpu_type, op, nodes, ranks, "
+                         "span, groups, bytes");
     s.bind(gpu_type);
     std::vector<CommTime> rows;
     while (s.step()) {

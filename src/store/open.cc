@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// See open.h. Schema, user_version 6, application_id "ARNA" (a newer user_version is refused, never
+// See open.h. Schema, user_version 7, application_id "ARNA" (a newer user_version is refused, never
 // converted down):
 //   runs     one row per profile run. seq grows with each import and is what "newest" means: node
 //            clocks differ, the order of import does not. nonce is unique. Device fields as in
 //            Device.
 //   entries  one row per measured operator of a run: op_key (unique in the run) and the shape it
 //            stands for, seconds, repeats, spread. Failed runs have none.
-//   comm     one row per measured collective: group of `ranks` over `nodes`, with `groups` of them
-//            at the same time, and the bytes of the buffer on each rank. The newest import stays.
+//   comm     one row per measured collective: group of `ranks` over `nodes` that lie `span` apart,
+//            with `groups` of them at the same time, and the bytes of the buffer on each rank. The
+//            newest import stays. Before version 7 nobody said a span: ''.
 //   observed one row per user, model, batch, launcher, grid and plan that a job ran and reported:
 //   the
 //            latest report. seq grows with each: what "latest" means. plan is JSON. user is a uid,
@@ -35,7 +36,7 @@
 namespace arena::sql {
 namespace {
 
-constexpr std::int64_t schema_version = 6;
+constexpr std::int64_t schema_version = 7;
 
 constexpr const char* schema = R"(
 CREATE TABLE runs(
@@ -65,14 +66,16 @@ CREATE TABLE entries(
   PRIMARY KEY(run, op_key)) WITHOUT ROWID;
 )";
 
+/// The key's columns stand first: quick_check of SQLite 3.40 finds others damaged.
 constexpr const char* comm_schema = R"(
 CREATE TABLE comm(
   gpu_type TEXT NOT NULL, op TEXT NOT NULL,
   ranks INTEGER NOT NULL CHECK(ranks >= 2), nodes INTEGER NOT NULL CHECK(nodes >= 1),
   groups INTEGER NOT NULL CHECK(groups >= 1), bytes INTEGER NOT NULL CHECK(bytes >= 1),
+  span TEXT NOT NULL,
   min_s REAL NOT NULL CHECK(min_s > 0), median_s REAL NOT NULL CHECK(median_s > 0),
   p95_s REAL NOT NULL CHECK(p95_s > 0), source TEXT NOT NULL,
-  PRIMARY KEY(gpu_type, op, ranks, nodes, groups, bytes)) WITHOUT ROWID;
+  PRIMARY KEY(gpu_type, op, ranks, nodes, groups, bytes, span)) WITHOUT ROWID;
 )";
 
 constexpr const char* observed_schema = R"(
@@ -124,6 +127,13 @@ UPDATE runs SET model_fingerprint = printf('%064d', 0);
 constexpr const char* set_reports_aside = R"(
 ALTER TABLE observed RENAME TO observed_before_6;
 DROP INDEX IF EXISTS observed_by_user;
+)";
+
+constexpr const char* set_comm_aside = "ALTER TABLE comm RENAME TO comm_before_7;";
+constexpr const char* take_comm_back = R"(
+INSERT INTO comm SELECT gpu_type, op, ranks, nodes, groups, bytes, '', min_s, median_s, p95_s, source
+  FROM comm_before_7;
+DROP TABLE comm_before_7;
 )";
 
 int execute(sqlite3* db, const std::string& text) {
@@ -254,14 +264,18 @@ std::optional<Error> upgrade_schema(sqlite3* db, const std::string& path, std::s
     const auto found = pragma_integer(db, "PRAGMA user_version");
     if (found == schema_version) return {};
     const auto version = "PRAGMA user_version=" + std::to_string(schema_version);
-    const bool is_first = found == 1, has_place = found >= 3, has_observed = found >= 4;
+    const bool is_first = found == 1, has_place = found >= 3, has_forged = found == 4 || found == 5,
+               is_before_6 = found < 6;
     const std::int64_t reports =
-        has_observed ? pragma_integer(db, "SELECT count(*) FROM observed").value_or(0) : 0;
+        has_forged ? pragma_integer(db, "SELECT count(*) FROM observed").value_or(0) : 0;
     if ((is_first && execute(db, to_version_2) != SQLITE_OK) ||
-        (is_first && execute(db, comm_schema) != SQLITE_OK) ||
+        (!is_first && execute(db, set_comm_aside) != SQLITE_OK) ||
+        execute(db, comm_schema) != SQLITE_OK ||
+        (!is_first && execute(db, take_comm_back) != SQLITE_OK) ||
         (!has_place && execute(db, to_version_3) != SQLITE_OK) ||
-        (has_observed && execute(db, set_reports_aside) != SQLITE_OK) ||
-        execute(db, observed_schema) != SQLITE_OK || execute(db, to_version_6) != SQLITE_OK ||
+        (has_forged && execute(db, set_reports_aside) != SQLITE_OK) ||
+        (is_before_6 && execute(db, observed_schema) != SQLITE_OK) ||
+        (is_before_6 && execute(db, to_version_6) != SQLITE_OK) ||
         execute(db, version) != SQLITE_OK || t.commit() != SQLITE_OK)
         return sql_error(db, path, "upgrade");
     if (reports > 0 && notice != nullptr)

@@ -31,7 +31,8 @@ Result<CommTime> comm_of(const Statement& s) {
                     printable(s.text(1), 40), printable(s.text(0), 40), s.integer(2), s.integer(3),
                     s.integer(4), s.integer(5));
     const auto op = parse_comm_op(s.text(1));
-    if (!op) return environment_error("is not one that this program knows", row);
+    const auto span = parse_comm_span(s.text(9));
+    if (!op || !span) return environment_error("is not one that this program knows", row);
     const CommTime time{.gpu_type = s.text(0),
                         .op = *op,
                         .ranks = s.integer(2),
@@ -40,7 +41,8 @@ Result<CommTime> comm_of(const Statement& s) {
                         .bytes = s.integer(5),
                         .min_s = s.number(6),
                         .median_s = s.number(7),
-                        .p95_s = s.number(8)};
+                        .p95_s = s.number(8),
+                        .span = *span};
     if (auto good = check_comm_time(time); !good)
         return environment_error("cannot be: " + good.error().text, row);
     return time;

@@ -24,7 +24,7 @@ std::optional<OpShape> shape_of(const Statement&, int first);
 bool is_time(double seconds);
 
 inline constexpr std::string_view select_comm =
-    "SELECT gpu_type, op, ranks, nodes, groups, bytes, min_s, median_s, p95_s FROM comm ";
+    "SELECT gpu_type, op, ranks, nodes, groups, bytes, min_s, median_s, p95_s, span FROM comm ";
 /// A row of select_comm; an error's text says what is wrong, its where which row.
 Result<CommTime> comm_of(const Statement&);
 

@@ -76,10 +76,10 @@ const Table tables[] = {
     {"comm",
      select_comm,
      comm_faults,
-     {0, 1, 2, 3, 4, 5},
+     {0, 1, 2, 3, 4, 5, 9},
      {{"DELETE FROM comm WHERE gpu_type IS ? AND op IS ? AND ranks IS ? AND nodes IS ? AND"
-       " groups IS ? AND bytes IS ?",
-       {0, 1, 2, 3, 4, 5}}}},
+       " groups IS ? AND bytes IS ? AND span IS ?",
+       {0, 1, 2, 3, 4, 5, 6}}}},
     {"observed",
      select_observed,
      observed_faults,

@@ -15,6 +15,7 @@
 #include "profiler/comm/comm_command.h"
 #include "profiler/comm/host_ranks.h"
 #include "profiler/comm/launcher.h"
+#include "profiler/comm/node_span.h"
 #include "profiler/comm/thread_transport.h"
 #include "suite.h"
 
@@ -118,6 +119,43 @@ TEST(each_group_of_a_placement_has_its_ranks_on_its_nodes) {
             for (const auto& [node, ranks] : nodes) ck_assert_int_eq(ranks * p.nodes, p.ranks);
         }
     }
+}
+
+/// As Slurm tells each task of its node.
+NodePlace place_of(const char* address, const char* pattern) {
+    return place_of_node([&](const char* name) {
+        return std::string_view(name) == "SLURM_TOPOLOGY_ADDR" ? address : pattern;
+    });
+}
+
+TEST(tables_say_how_far_apart_slurm_says_that_nodes_lie) {
+    const char* tree = "switch.switch.node";
+    const auto spans = [](const std::vector<NodePlace>& places, bool domains = false) {
+        return spans_of_nodes(places, domains);
+    };
+    const NodePlace a1 = place_of("p0.l1.n1", tree), a2 = place_of("p0.l1.n2", tree),
+                    b = place_of("p0.l2.n3", tree), c = place_of("p1.l1.n4", tree);
+    ck_assert(a1 == a2 && a1.leaf != b.leaf && a1.pod == b.pod && a1.leaf != c.leaf);
+    ck_assert(
+        (spans({a1, a2, b, c, a1}) == std::vector{CommSpan::leaf, CommSpan::leaf, CommSpan::pod,
+                                                  CommSpan::pods, CommSpan::pods}));
+    const NodePlace x = place_of("b1.n1", "block.node"), y = place_of("b2.n2", "block.node");
+    ck_assert(
+        (spans({x, x, y}, true) == std::vector{CommSpan::domain, CommSpan::domain, CommSpan::pod}));
+    ck_assert((spans({x, x, y}) == std::vector{CommSpan::leaf, CommSpan::leaf, CommSpan::pod}));
+    const NodePlace flat = place_of("n1", "node"), none = place_of(nullptr, nullptr);
+    ck_assert(flat.leaf == 0 && none.leaf == 0 && spans({a1, flat}).empty());
+    const NodePlace top = place_of("l1.n1", "switch.node"),
+                    other = place_of("l2.n2", "switch.node");
+    ck_assert((spans({top, other}) == std::vector{CommSpan::leaf, CommSpan::pods}));
+
+    Run run;
+    run.world = {0, 2, 2};
+    run.query.placements = {{2, 1, 1}, {4, 2, 1}};
+    run.query.spans = {CommSpan::leaf, CommSpan::pod};
+    ck_assert_uint_eq(run().measured, run.times.size());
+    for (const CommTime& t : run.times)
+        ck_assert(t.span == (t.nodes == 1 ? CommSpan::unsaid : CommSpan::pod));
 }
 
 TEST(sizes_are_rounded_as_nccl_tests_does) {

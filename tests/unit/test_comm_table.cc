@@ -41,6 +41,27 @@ TEST(own_table_comes_back_as_it_was) {
     ck_assert(must(parse_comm_csv(to_csv(times), "", "")) == times);
 }
 
+TEST(a_table_says_how_far_apart_its_nodes_lie) {
+    std::vector<CommTime> times{all_reduce()};
+    for (const CommSpan span :
+         {CommSpan::unsaid, CommSpan::leaf, CommSpan::pod, CommSpan::pods, CommSpan::domain}) {
+        CommTime t{"h100", CommOp::all_reduce, 8, 2, 1, 1024, 1e-5, 2e-5, 3e-5};
+        t.span = span;
+        times.push_back(t);
+    }
+    const std::string csv = to_csv(times);
+    ck_assert(must(parse_comm_csv(csv, "", "")) == times);
+    ck_assert_msg(csv.find("all_reduce,8,1,node,1,") != std::string::npos, "%s", csv.c_str());
+    ck_assert_msg(csv.find("all_reduce,8,2,pod,1,") != std::string::npos, "%s", csv.c_str());
+    const std::string head = "gpu_type,op,ranks,nodes,span,groups,bytes,median_s\n";
+    assert_refused(parse_comm_csv(head + "x,all_reduce,8,2,rack,1,1024,2e-5\n", "", ""),
+                   "span must be node (of one node), leaf, pod, pods, domain or nothing");
+    assert_refused(parse_comm_csv(head + "x,all_reduce,8,2,node,1,1024,2e-5\n", "", ""),
+                   "span must be");
+    assert_refused(parse_comm_csv(head + "x,all_reduce,8,1,leaf,1,1024,2e-5\n", "", ""),
+                   "a group on one node has no span");
+}
+
 TEST(bus_bandwidth_is_that_of_nccl_tests) {
     CommTime t = all_reduce();
     const double algorithm = static_cast<double>(t.bytes) / t.median_s;

@@ -359,6 +359,59 @@ TEST(measured_collectives_replace_the_links_of_the_hardware_entry) {
     ck_assert(with_measured_links(entry, times) == entry);
 }
 
+/// With `inter` as it is over that span.
+std::vector<CommTime> table_over(const GpuType& site, Span span, CommSpan said) {
+    GpuType far = site;
+    far.inter = link_over(site, span);
+    std::vector<CommTime> times = table_of(far, 4, 4, 1, 8);
+    for (CommTime& t : times) t.span = said;
+    return times;
+}
+
+TEST(measured_collectives_over_a_span_replace_the_formula_of_its_level) {
+    GpuType entry = hardware("a100");
+    entry.uplinks[0].oversubscription = 4;  // what the site says of it
+    GpuType site = entry;
+    site.inter.bytes_per_s /= 2;
+    site.uplinks = {Uplink{1.5, 3e-6}, Uplink{3, 2e-6}};
+    const auto near = table_over(site, Span::leaf, CommSpan::leaf),
+               pod = table_over(site, Span::pod, CommSpan::pod),
+               pods = table_over(site, Span::pods, CommSpan::pods);
+    const auto fitted = [&](std::initializer_list<std::vector<CommTime>> tables) {
+        std::vector<CommTime> rows;
+        for (const auto& table : tables) rows.insert(rows.end(), table.begin(), table.end());
+        return with_measured_links(entry, rows);
+    };
+    const auto is_as_measured = [&](const GpuType& type, Span span) {
+        const Link is = link_over(type, span), was = link_over(site, span);
+        ck_assert_double_eq_tol(is.bytes_per_s / was.bytes_per_s, 1, 1e-6);
+        ck_assert_double_eq_tol(is.alpha_s / was.alpha_s, 1, 1e-6);
+    };
+    const GpuType all = fitted({near, pod, pods});
+    for (const Span span : {Span::leaf, Span::pod, Span::pods}) is_as_measured(all, span);
+    const GpuType two = fitted({near, pod});  // the level above keeps its formula
+    is_as_measured(two, Span::pod);
+    ck_assert(two.uplinks[1] == entry.uplinks[1]);
+    const GpuType one = fitted({near});
+    is_as_measured(one, Span::leaf);
+    ck_assert(one.uplinks == entry.uplinks);
+    const GpuType far = fitted({pod});  // beside a leaf that nobody measured
+    is_as_measured(far, Span::pod);
+    ck_assert(far.inter == entry.inter);
+    // a table of before, of nodes that nobody knows, is no match for one that says
+    const auto unsaid = table_over(entry, Span::leaf, CommSpan::unsaid);
+    is_as_measured(fitted({unsaid, near}), Span::leaf);
+    ck_assert_double_eq_tol(fitted({unsaid}).inter.bytes_per_s / entry.inter.bytes_per_s, 1, 1e-6);
+    // what joins a domain joins a node's GPUs
+    std::vector<CommTime> domain = table_of(site, 1, 8, 8, 1);
+    for (CommTime& t : domain) t.nodes = 2, t.span = CommSpan::domain;
+    GpuType slow = entry;
+    slow.intra.bytes_per_s /= 10;
+    const GpuType joined = with_measured_links(slow, domain);
+    ck_assert_double_eq_tol(joined.intra.bytes_per_s / entry.intra.bytes_per_s, 1, 1e-6);
+    ck_assert(joined.inter == slow.inter);
+}
+
 /// Gathered for the first 1x1 and for the 3x3, reduced and scattered behind the block; as much in
 /// the other direction. Full recompute has the block's input whole.
 TEST(residual_blocks_exchange_the_channels_that_tensor_parallelism_splits) {

@@ -9,6 +9,7 @@
 #include "baselines/registry.h"
 #include "policy/order/promises.h"
 #include "policy/packing.h"
+#include "policy/why_chosen.h"
 #include "suite.h"
 
 using namespace arena;
@@ -381,6 +382,145 @@ TEST(what_has_room_within_a_span_is_placed_within_it) {
     }
     ck_assert_int_gt(placed, 1000);
     ck_assert_int_gt(refused, 1000);
+}
+
+// ---- why it is this shape -----------------------------------------------------------------------
+
+/// What a job hears that gets `own` where it could also have had `other`.
+static std::string words_of(const Snapshot& s, const Offer& own, const Offer& other) {
+    const Offers offers{{1, std::vector{own, other}}};
+    const PolicyOptions options;
+    const Problem problem(s, offers, options, Scope::layouts);
+    const auto task =
+        std::ranges::find(problem.tasks(), JobId{1}, [](const Task& t) { return t.job->id; });
+    Packing packing(problem);
+    Placement placement;
+    if (task->runs()) packing.release_current(*task);
+    const Choice& choice = problem.choice(problem.find_choice(*task, own.grid));
+    ck_assert(packing.place(*task, choice, placement));
+    const std::vector<Action> actions{action_for(*task, placement, "")};
+    return why_chosen(problem, *task, actions[0], Leftover(problem, packing, actions));
+}
+
+static void says(const std::string& words, std::string_view wanted) {
+    ck_assert_msg(words == wanted, "%s", words.c_str());
+}
+
+TEST(a_start_says_why_it_is_not_with_a_faster_shape) {
+    Snapshot s = cluster_of(1, 1, 4);
+    s.jobs = {job_of(1)};
+    says(words_of(s, offer_of(1, 1), offer_of(1, 1)), "its only shape");
+    says(words_of(s, offer_of(2, 0.6), offer_of(1, 1)), "its fastest shape");
+    says(words_of(s, offer_of(2, 1), offer_of(4, 0.98)), "its fastest shape");
+    says(words_of(s, offer_of(2, 1), offer_of(4, 0.8)),
+         "4x8xa40 would be 1.2 times as fast: not worth 16 GPUs more");
+    for (const NodeIndex n : {2U, 3U}) s.nodes[n].boot_s = 60;
+    says(words_of(s, offer_of(2, 1), offer_of(4, 0.8)),
+         "4x8xa40 would be 1.2 times as fast: its nodes would have to boot");
+    occupy(s, {3}, 1e6);
+    says(words_of(s, offer_of(2, 1), offer_of(4, 0.8)),
+         "4x8xa40 would be 1.2 times as fast: not enough free now");
+}
+
+TEST(a_start_over_leaves_says_that_a_leaf_would_be_faster) {
+    const Snapshot s = split_cluster(1e6);
+    const Offers offers{{1, std::vector{offer_of(4, 1, {1.5, 1.5})}}};
+    const PolicyOptions options;
+    const Problem problem(s, offers, options, Scope::layouts);
+    Packing packing(problem);
+    Placement placement;
+    ck_assert(packing.place(problem.tasks()[0], problem.choice(1), placement));
+    const std::vector<Action> actions{action_for(problem.tasks()[0], placement, "")};
+    says(why_chosen(problem, problem.tasks()[0], actions[0], Leftover(problem, packing, actions)),
+         "4x8xa40 in one leaf would be 1.5 times as fast: so many are not free together");
+}
+
+TEST(a_move_says_what_it_gains) {
+    Snapshot s = cluster_of(1, 1, 4);
+    s.jobs = {job_of(1)};
+    JobState& job = s.jobs[0];
+    job.phase = JobPhase::running;
+    job.elastic = true;
+    job.current = offer_of(1, 1);
+    job.nodes = {0};
+    s.nodes[0].free_gpus = 0;
+    says(words_of(s, offer_of(2, 0.5), offer_of(1, 1)),
+         "2.0 times as fast as on 8xa40: pays for the restart");
+    job.current = offer_of(2, 0.5);
+    job.nodes = {0, 1};
+    s.nodes[1].free_gpus = 0;
+    says(words_of(s, offer_of(1, 1), offer_of(2, 0.5)), "others make more of 2x8xa40");
+}
+
+// ---- boots --------------------------------------------------------------------------------------
+
+/// A node of eight a40, awake and idle, and one of another type or the same that boots for so long.
+static Snapshot with_sleeper(std::string type, double boot_s, double iterations) {
+    Snapshot s = cluster_of(1, 1, 2);
+    s.nodes[1].gpu_type = std::move(type);
+    s.nodes[1].boot_s = boot_s;
+    s.jobs = {job_of(1, iterations)};
+    return s;
+}
+
+TEST(a_job_waits_for_a_boot_only_where_it_ends_sooner_so) {
+    Offer faster = offer_of(1, 0.9);
+    faster.grid.gpu_type = "a100";
+    const Offers offers{{1, std::vector{faster, offer_of(1, 1)}}};
+    for (const bool elastic : {false, true}) {
+        const auto node_of = [&](double boot_s, double iterations) {
+            Snapshot s = with_sleeper("a100", boot_s, iterations);
+            s.jobs[0].elastic = elastic;
+            const Decision d = decide(s, offers);
+            const Action* start = start_of(d, 1);
+            return start == nullptr ? -1 : static_cast<int>(start->nodes[0]);
+        };
+        ck_assert_int_eq(node_of(0, 1000), 1);      // it is the faster one
+        ck_assert_int_eq(node_of(300, 1000), 0);    // by 100 s, for a boot of 300
+        ck_assert_int_eq(node_of(300, 10000), 1);   // by 1,000
+        ck_assert_int_eq(node_of(1500, 10000), 0);  // for one of 1,500
+    }
+}
+
+TEST(growth_onto_a_sleeping_node_pays_for_its_boot) {
+    const Offers offers{{1, std::vector{offer_of(2, 0.5), offer_of(1, 1)}}};
+    const auto grows = [&](double boot_s, double iterations) {
+        Snapshot s = with_sleeper("a40", boot_s, iterations);
+        JobState& job = s.jobs[0];
+        job.phase = JobPhase::running;
+        job.elastic = true;
+        job.current = offer_of(1, 1);
+        job.nodes = {0};
+        job.start_s = 900;
+        job.restarts = 1;
+        s.nodes[0].free_gpus = s.nodes[0].free_cpus = 0;
+        return !decide(s, offers).actions.empty();
+    };
+    ck_assert(grows(0, 20000) && grows(0, 100000));
+    ck_assert(!grows(300, 20000) && grows(300, 100000));
+    ck_assert(!grows(3000, 100000));
+}
+
+/// By count there are GPUs that are up; they are in pieces, and so a node would boot.
+TEST(nodes_that_boot_although_enough_gpus_are_up_are_weighed_too) {
+    const auto nodes_of = [&](double iterations) {
+        Snapshot s = cluster_of(1, 1, 4);
+        s.nodes[2].boot_s = 300;
+        for (const NodeIndex n : {0U, 1U}) s.nodes[n].free_gpus = 4;
+        s.nodes[3].free_gpus = 0;
+        s.jobs = {job_of(1, iterations)};
+        s.jobs[0].elastic = true;
+        Offer half = offer_of(1, 1);
+        half.grid.gpus_per_node = 4;
+        const Decision d = decide(s, {{1, std::vector{offer_of(1, 0.9), half}}});
+        const Action* start = start_of(d, 1);
+        return start == nullptr ? std::vector<NodeIndex>() : start->nodes;
+    };
+    const auto slept = [](const std::vector<NodeIndex>& nodes) {
+        return nodes == std::vector<NodeIndex>{2};
+    };
+    ck_assert(!nodes_of(1000).empty() && !slept(nodes_of(1000)));
+    ck_assert(slept(nodes_of(1000000)));
 }
 
 int main() { return arena::test::run_suite(); }

@@ -239,10 +239,10 @@ TEST(locked_file_is_an_error_and_stays) {
 
 TEST(newer_schema_and_foreign_database_are_refused_untouched) {
     must_open().reset();
-    sql("PRAGMA user_version = 7");
+    sql("PRAGMA user_version = 8");
     auto r = ProfileStore::open(db_path());
     ck_assert(!r.ok());
-    ck_assert_msg(r.error().text.find("version 7") != std::string::npos, "%s",
+    ck_assert_msg(r.error().text.find("version 8") != std::string::npos, "%s",
                   r.error().text.c_str());
     ck_assert(!ProfileStore::open_read_only(db_path()).ok());
     fs::remove(db_path());
@@ -436,6 +436,27 @@ TEST(store_of_version_3_is_converted_and_takes_reports) {
     ck_assert(store->load(nonce_of(1))->entries == sample(nonce_of(1), 1).entries);
     must(store->reports().keep(observed_run(1.5, 1)));
     ck_assert_uint_eq(store->reports().all()->runs.size(), 1);
+}
+
+TEST(store_of_version_6_keeps_its_collectives_and_takes_spans) {
+    CommTime t{"a40", CommOp::all_reduce, 8, 2, 1, 1 << 20, 1e-3, 2e-3, 3e-3};
+    must(must_open()->reports().keep(observed_run(1.5, 1)));
+    must(must_open()->comm().import({t}, "nccl"));
+    sql("CREATE TABLE old(gpu_type TEXT NOT NULL, op TEXT NOT NULL, ranks INTEGER NOT NULL,"
+        " nodes INTEGER NOT NULL, groups INTEGER NOT NULL, bytes INTEGER NOT NULL, min_s REAL,"
+        " median_s REAL, p95_s REAL, source TEXT NOT NULL,"
+        " PRIMARY KEY(gpu_type, op, ranks, nodes, groups, bytes)) WITHOUT ROWID;"
+        "INSERT INTO old SELECT gpu_type, op, ranks, nodes, groups, bytes, min_s, median_s, p95_s,"
+        " source FROM comm; DROP TABLE comm; ALTER TABLE old RENAME TO comm;"
+        "PRAGMA user_version = 6");
+    auto store = must_open();
+    ck_assert(must(store->comm().times("")) == std::vector<CommTime>{t});
+    ck_assert_uint_eq(store->reports().all()->runs.size(), 1);  // they were sound before
+    CommTime far = t;
+    far.span = CommSpan::pod;
+    must(store->comm().import({far}, "nccl"));
+    ck_assert_uint_eq(store->comm().times("")->size(), 2);
+    ck_assert(store->verify()->empty());
 }
 
 TEST(a_profile_ages_out_when_its_node_shows_another_driver_or_library) {

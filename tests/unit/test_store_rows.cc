@@ -2,6 +2,7 @@
 // Rows of the profile store: reports and collectives come back as they were kept, and rows that
 // cannot be (another program's, a failing disk's) are named by verify(), never used, and removed by
 // remove_bad() alone. Neither of the two ways to open a store takes them for a damaged file.
+#include <algorithm>
 #include <functional>
 #include <limits>
 
@@ -41,6 +42,13 @@ TEST(communication_times_come_back_and_newer_ones_replace_older) {
     ck_assert_uint_eq(rows.size(), 2);
     ck_assert(rows.front() == small && rows.back() == t);
     ck_assert(store->comm().times("v100")->empty());
+    CommTime far = t;  // of nodes that lie elsewhere: beside the others
+    far.span = CommSpan::pods;
+    far.median_s = 2.5e-3;
+    must(store->comm().import({far}, "nccl"));
+    const auto all = must(store->comm().times("a40"));
+    ck_assert(all.size() == 3 && std::ranges::find(all, far) != all.end());
+    sql("DELETE FROM comm WHERE span = 'pods'");
     CommTime bad = t;
     bad.nodes = 3;
     ck_assert(!store->comm().import({small, bad}, "x").ok());

@@ -198,13 +198,12 @@ std::optional<GpuPool> OfferBook::pool_of(const Request& request, const SitePool
     if (!hardware) return std::nullopt;
     GpuPool entry;
     entry.gpu_type = pool.gpu_type;
+    set_oversubscription(*hardware, config_.leaf_oversubscription, config_.pod_oversubscription);
     entry.hardware = measurements_.with_links(pool.gpu_type, std::move(hardware).value());
     entry.framework = request.launcher;
     entry.constants = calibration_.constants(entry.hardware.name, request.launcher);
     entry.gpus_per_node = pool.gpus_per_node;
     entry.max_gpus = pool.max_gpus;
-    set_oversubscription(entry.hardware, config_.leaf_oversubscription,
-                         config_.pod_oversubscription);
     entry.nodes = pool.nodes;
     entry.leaf_nodes = pool.leaf_nodes;
     entry.pod_nodes = pool.pod_nodes;

@@ -72,7 +72,7 @@ std::size_t sum_of(const JobStatus& status) {
     return sum.value() | 1;
 }
 
-/// "4xa40 pp2,dp2,tp1,mb1x4: worth the price of its GPUs"
+/// "4xa40 pp2,dp2,tp1,mb1x4: its fastest shape"
 std::string words_for_history(JobId job, const JobStatus& status, const Books& books) {
     std::string text;
     if (status.chosen) {

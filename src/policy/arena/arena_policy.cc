@@ -10,7 +10,7 @@
 #include "base/text.h"
 #include "policy/arena/long_queue.h"
 #include "policy/arena/place.h"
-#include "policy/reservation.h"
+#include "policy/why_chosen.h"
 
 namespace arena {
 namespace {
@@ -48,13 +48,6 @@ std::pair<const Choice*, const Offer*> layout_now(const Problem& problem, const 
     return {};
 }
 
-/// How near its nodes lie together, where the choice asks for that.
-std::string_view near_words(const Problem& problem, const Choice& choice, const Offer& offer) {
-    const Span widest = problem.widest(choice, offer);
-    if (widest == widest_span || widest >= problem.fabric().widest()) return "";
-    return widest == Span::leaf ? " in one leaf" : " in one pod";
-}
-
 std::string why_waits(const Problem& problem, const Prices& prices, const Leftover& left,
                       std::size_t i) {
     const auto& prospects = prices.prospects;
@@ -78,6 +71,15 @@ std::string why_waits(const Problem& problem, const Prices& prices, const Leftov
     return words;
 }
 
+void say_why_chosen(const Problem& problem, const Leftover& left, std::vector<Action>& actions) {
+    for (Action& action : actions) {
+        if (!action.reason.empty()) continue;
+        const auto task =
+            std::ranges::find(problem.tasks(), action.job, [](const Task& t) { return t.job->id; });
+        action.reason = why_chosen(problem, *task, action, left);
+    }
+}
+
 /// The actions of the assignment, and what those hear that have nothing.
 Decision explain(const Problem& problem, const Prices& prices, Assignment& assignment) {
     Decision decision;
@@ -85,6 +87,7 @@ Decision explain(const Problem& problem, const Prices& prices, Assignment& assig
     if (problem.options().explain || problem.options().reserve_depth > 0)
         keep_from_slurm(problem, assignment.packing(), decision.actions);
     const Leftover left(problem, assignment.packing(), decision.actions, assignment.keeps());
+    if (problem.options().explain) say_why_chosen(problem, left, decision.actions);
     for (Action& action : reservations(problem, prices.wanted, left, assignment.given())) {
         const auto task = std::find_if(problem.tasks().begin(), problem.tasks().end(),
                                        [&](const Task& t) { return t.job->id == action.job; });
@@ -124,7 +127,8 @@ Decision decide_arena(const Snapshot& snapshot, const Offers& offers, const Poli
     const Worth worth(problem, offers, rules, in_turn);
     const Prices prices = price(problem, packing, worth, rules,
                                 std::count(left_out.begin(), left_out.end(), true), in_turn);
-    Assignment assignment = place(problem, packing, prices, choose(problem, prices.values, rules));
+    Assignment assignment =
+        place(problem, packing, prices, worth, choose(problem, prices.values, rules));
     grow(problem, worth, rules, assignment);
     if (!prices.aside.empty()) assignment.give_idle(prices.aside);
     return explain(problem, prices, assignment);

@@ -31,6 +31,12 @@ struct ArenaRules {
     /// Idle GPUs are taken by running jobs that they finish by this factor sooner.
     double grow_factor = 1.1;
 
+    /// The seconds that nodes boot, of all of them together, are charged to the time left of a job
+    /// that wakes them: once on an empty cluster, and the more often, by the square, the larger the
+    /// share of the GPUs is that is in use; so often where all are. Whoever wakes nodes of a full
+    /// cluster soon has to give them up, or others would have left theirs to it.
+    double crowded_boots = 100;
+
     /// Appointed times: while no GPU is idle and few wait, a long job changes its GPUs, or starts
     /// again, only at its appointed times, each the power of two below this share of the work that
     /// it had left at its start (appointed.h). Between them it may only be stopped: bursts of

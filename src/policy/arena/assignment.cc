@@ -11,10 +11,7 @@ namespace arena {
 namespace {
 
 constexpr double whatever_it_costs = -std::numeric_limits<double>::infinity();
-
-std::string_view why_of(const Task& task) {
-    return task.runs() ? "the change pays for its restart" : "worth the price of its GPUs";
-}
+constexpr std::string_view was_chosen = "";
 
 }  // namespace
 
@@ -55,6 +52,16 @@ void Assignment::give(std::size_t i, std::string_view why) {
     given_[i] = true;
     keeps_[i] = false;
     got_[i] = value_of(i, placement_);
+    note_boots(i);
+}
+
+void Assignment::note_boots(std::size_t i) {
+    const Task& task = input_.problem->tasks()[i];
+    const double node_s = packing_.boots_of(task, placement_.nodes).node_s;
+    if (node_s <= 0) return;
+    const std::int32_t choice =
+        input_.problem->find_choice(task, placement_.offer->grid, placement_.span);
+    if (choice >= 0) waking_.push_back({i, choice, node_s});
 }
 
 /// Those that keep their nodes do; the others' nodes are free. Answers who is to get something
@@ -194,9 +201,8 @@ void Assignment::rescue(Displacement& displacement) {
 void Assignment::place_or_fall_back(std::size_t i, Displacement& displacement) {
     const Task& task = input_.problem->tasks()[i];
     const Choice& wanted = input_.problem->choices(task)[static_cast<std::size_t>(chosen_[i])];
-    const std::string_view why = why_of(task);
-    if (packing_.place(task, wanted, placement_)) return give(i, why);
-    if (displace_for(i, wanted, value_of_fall_back(i), keeps_, why, displacement)) return;
+    if (packing_.place(task, wanted, placement_)) return give(i, was_chosen);
+    if (displace_for(i, wanted, value_of_fall_back(i), keeps_, was_chosen, displacement)) return;
     missed_.push_back(i);
     if (task.runs() && packing_.can_take_current(task)) {
         packing_.take_current(task);
@@ -266,7 +272,7 @@ void Assignment::assign(std::vector<Outcome> outcomes) {
         if (outcomes[i].placement.nodes.empty()) continue;
         placement_ = std::move(outcomes[i].placement);
         packing_.put(tasks[i], placement_);
-        give(i, why_of(tasks[i]));
+        give(i, was_chosen);
     }
     value_ = std::accumulate(got_.begin(), got_.end(), 0.0);
 }
@@ -296,10 +302,16 @@ void Assignment::place_closer(std::vector<Outcome>& outcomes) {
         outcomes[order[k]].placement = std::move(placements[k]);
 }
 
-bool Assignment::move(std::size_t i, const Choice& choice, std::string_view why) {
+bool Assignment::move(std::size_t i, const Choice& choice,
+                      const std::function<bool(double boot_node_s)>& pays, std::string_view why) {
     const Task& task = input_.problem->tasks()[i];
     packing_.release_current(task);
-    if (!packing_.place(task, choice, placement_)) {
+    bool found = packing_.place(task, choice, placement_);
+    if (found && !pays(packing_.boots_of(task, placement_.nodes).node_s)) {
+        packing_.remove(task, placement_);
+        found = false;
+    }
+    if (!found) {
         packing_.take_current(task);
         return false;
     }

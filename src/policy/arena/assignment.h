@@ -5,6 +5,7 @@
 // kept; nothing here knows what a value means.
 #pragma once
 
+#include <functional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -48,12 +49,22 @@ class Assignment {
         return keeps_;
     }  ///< that is what they run with
     [[nodiscard]] const Packing& packing() const { return packing_; }
+    /// Without a reason: what was chosen for the task.
     [[nodiscard]] std::vector<Action>& actions() { return actions_; }
     /// What is idle after all else goes to those of these values, which had none before: as those
     /// of AssignmentInput, and kept as long.
     void give_idle(std::span<const double> values);
-    /// A task that keeps its nodes leaves them for the choice, if that finds nodes then.
-    bool move(std::size_t i, const Choice&, std::string_view why);
+    /// A task that keeps its nodes leaves them for the choice, if that finds nodes then which are
+    /// worth the seconds that they boot together.
+    bool move(std::size_t i, const Choice&, const std::function<bool(double boot_node_s)>& pays,
+              std::string_view why);
+    /// A task that was given nodes which boot for so many seconds together.
+    struct Waking {
+        std::size_t task = 0;
+        std::int32_t choice = 0;  ///< index into those of the problem
+        double node_s = 0;
+    };
+    [[nodiscard]] const std::vector<Waking>& waking() const { return waking_; }
 
   private:
     using ByValue = std::vector<std::pair<double, std::size_t>>;  ///< (-value, index of the choice)
@@ -64,6 +75,7 @@ class Assignment {
     [[nodiscard]] double value_of(std::size_t i, const Placement&) const;
     void keep(std::size_t i);
     void give(std::size_t i, std::string_view why);
+    void note_boots(std::size_t i);
     void place_closer(std::vector<Outcome>&);
     [[nodiscard]] std::vector<std::size_t> release_changes();
     void sort_changes(std::vector<std::size_t>&) const;
@@ -82,6 +94,7 @@ class Assignment {
     std::vector<bool> given_, keeps_;
     std::vector<double> got_;  ///< by task
     std::vector<std::size_t> missed_;
+    std::vector<Waking> waking_;
     std::vector<Action> actions_;
     Placement placement_;
     double value_ = 0;

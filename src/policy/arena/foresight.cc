@@ -320,8 +320,9 @@ std::vector<std::size_t> Foresight::order() const {
     return out;
 }
 
-double Foresight::cost(std::size_t i, const Choice& c, double price, double idle_gpu_s) const {
-    const double time_s = problem_.run_s(problem_.tasks()[i], c);
+double Foresight::cost(std::size_t i, const Choice& c, double price, double boot_s,
+                       double idle_gpu_s) const {
+    const double time_s = boot_s + problem_.run_s(problem_.tasks()[i], c);
     return time_s +
            price * worth_[static_cast<std::size_t>(c.type)] * (c.gpus * time_s + idle_gpu_s);
 }
@@ -352,8 +353,10 @@ Prospect Foresight::prospect_of(std::size_t i, const Choice& c, double price, do
     in_s = std::max({in_s, not_before_s, earliest_on_its_nodes(i, c, refused)});
     if (in_s == never || is_late(i, c, in_s)) return {};
     if (in_s > 0 && is_uneven_only(c)) return {};  // pieces are taken as they are now
-    return {&c, in_s, in_s + cost(i, c, price * (in_s > 0 ? 1 : rules_.idle_share), idle), refused,
-            price};
+    const double boot_s =
+        in_s > 0 ? 0 : packing_.boots_for(problem_.tasks()[i], c).longest_s;  // who ends is up
+    const double gpu_price = price * (in_s > 0 ? 1 : rules_.idle_share);
+    return {&c, in_s, in_s + cost(i, c, gpu_price, boot_s, idle), refused, price};
 }
 
 /// That of the least cost; of its type, as soon, the fewest GPUs that cost hardly more: the

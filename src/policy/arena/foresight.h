@@ -28,7 +28,8 @@ struct Prospect {
     double price = 0;        ///< of a GPU-second, in seconds of delay of all others together
 };
 
-/// A cost is in seconds: the time until the job ends with the choice, and the delay of others,
+/// A cost is in seconds: the time until the job ends with the choice, the boot of nodes that sleep
+/// now included, and the delay of others,
 /// which is price x worth of the type x the GPU-seconds that it takes, or leaves idle while it
 /// waits for the last of them. The price of a GPU-second: how many jobs wait behind this one, and
 /// as many as waited on average over the last twelve hours (as far as they are still here), over
@@ -98,7 +99,7 @@ class Foresight {
     [[nodiscard]] std::vector<std::size_t> order() const;
     [[nodiscard]] bool is_uneven_only(const Choice&) const;
     [[nodiscard]] bool is_late(std::size_t task, const Choice&, double in_s) const;
-    [[nodiscard]] double cost(std::size_t task, const Choice&, double price,
+    [[nodiscard]] double cost(std::size_t task, const Choice&, double price, double boot_s = 0,
                               double idle_gpu_s = 0) const;
     [[nodiscard]] bool may_borrow(std::size_t task) const;
     [[nodiscard]] Prospect prospect_of(std::size_t task, const Choice&, double price,

@@ -11,7 +11,7 @@
 namespace arena {
 
 /// The assignment keeps references to the prices.
-Assignment place(const Problem&, const Packing&, const Prices&, Selection);
+Assignment place(const Problem&, const Packing&, const Prices&, const Worth&, Selection);
 /// Running jobs that keep their GPUs move to idle ones: nobody else wants them, so no bonus need
 /// protect anybody.
 void grow(const Problem&, const Worth&, const ArenaRules&, Assignment&);

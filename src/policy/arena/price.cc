@@ -54,8 +54,8 @@ bool is_between_times(const Problem& problem, const Task& task, const ArenaRules
     return period_s > 0 && !is_appointed(since_s, period_s, problem.options().window_s);
 }
 
-void price_offers(const Problem& problem, const Worth& worth, const ArenaRules& rules, bool stable,
-                  Prices& prices) {
+void price_offers(const Problem& problem, const Packing& packing, const Worth& worth,
+                  const ArenaRules& rules, bool stable, Prices& prices) {
     for (const Task& task : problem.tasks()) {
         const double weight = prices.weights.emplace_back(worth.weight(task));
         prices.starving.push_back(worth.is_starving(task));
@@ -66,7 +66,10 @@ void price_offers(const Problem& problem, const Worth& worth, const ArenaRules& 
         auto at = static_cast<std::int32_t>(task.first_choice);
         for (const Choice& c : problem.choices(task)) {
             const bool is_current = at++ == task.current;
-            const auto value = [&](bool here) { return worth.value(task, weight, c, here); };
+            const double boot_node_s = packing.boots_for(task, c).node_s;
+            const auto value = [&](bool here) {
+                return worth.value(task, weight, c, here, boot_node_s);
+            };
             prices.values.push_back(is_current ? value(true) : stays ? 0 : value(false));
             if (is_current && !stays) prices.moved.back() = value(false);
         }
@@ -167,7 +170,8 @@ Prices price(const Problem& problem, const Packing& packing, const Worth& worth,
              const ArenaRules& rules, std::int64_t left_out, const Turn* turn) {
     Prices prices;
     prices.turn = turn;
-    price_offers(problem, worth, rules, is_stable(problem, packing, rules, left_out), prices);
+    price_offers(problem, packing, worth, rules, is_stable(problem, packing, rules, left_out),
+                 prices);
     if (turn != nullptr) {
         drop_late(*turn, prices.values);
         raise_by_steps(problem, *turn, prices);

@@ -14,6 +14,16 @@ namespace {
 /// each job.
 double sharpened(double x) { return x * std::sqrt(std::sqrt(x)); }
 
+/// Of all GPUs.
+double share_in_use(const Snapshot& snapshot) {
+    double all = 0, free = 0;
+    for (const NodeState& node : snapshot.nodes) {
+        all += static_cast<double>(node.total_gpus);
+        free += static_cast<double>(node.free_gpus);
+    }
+    return all > 0 ? 1 - free / all : 0;
+}
+
 }  // namespace
 
 bool has_starved(const JobState& job, double ran_s, bool runs, const ArenaRules& rules) {
@@ -43,6 +53,8 @@ Worth::Worth(const Problem& problem, const Offers& offers, const ArenaRules& rul
     }
     const double crowd = all > 0 ? std::min(1.0, waiting / all / rules.few_waiting_share) : 0;
     change_bonus_ = rules.least_bonus + crowd * (rules.most_bonus - rules.least_bonus);
+    const double used = share_in_use(problem.snapshot());
+    boot_charge_ = 1 + used * used * (rules.crowded_boots - 1);
 }
 
 bool Worth::is_starving(const Task& task) const {
@@ -74,31 +86,35 @@ double Worth::weight(const Task& task) const {
     return weight * std::pow(slowdown, rules_.fairness_power);
 }
 
-double Worth::value(const Task& task, double weight, const Choice& choice, bool here) const {
-    return rate(task, weight, time_s(task, choice, here)) * bonus(task, choice, here);
+double Worth::value(const Task& task, double weight, const Choice& choice, bool here,
+                    double boot_node_s) const {
+    return rate(task, weight, time_s(task, choice, here, boot_node_s)) *
+           bonus(task, choice, here, boot_node_s);
 }
 
-double Worth::time_s(const Task& task, const Choice& choice, bool here) const {
+double Worth::time_s(const Task& task, const Choice& choice, bool here, double boot_node_s) const {
     const double left_s = Problem::time_left_s(task, choice);
     if (here) return left_s + problem_.restart_left_s(task);
     const double restart_s = options_.restart.seconds(choice.gpus);
-    return left_s + (task.runs() ? rules_.charged_restarts : 1) * restart_s;
+    return left_s + (task.runs() ? rules_.charged_restarts : 1) * restart_s +
+           boot_charge_ * boot_node_s;
 }
 
-double Worth::stay_charge(const Task& task, const Choice& choice, double restarts) const {
+double Worth::stay_charge(const Task& task, const Choice& choice, double restarts,
+                          double boot_node_s) const {
     if (options_.objective != Objective::jct) return 1;
     const auto starts =
         static_cast<double>(std::max<std::int64_t>(0, task.job->restarts - rules_.free_starts));
-    return 1 + restarts * options_.restart.seconds(choice.gpus) * starts /
-                   (rules_.short_s + task.job->age_s);
+    const double restart_s = options_.restart.seconds(choice.gpus) + boot_charge_ * boot_node_s;
+    return 1 + restarts * restart_s * starts / (rules_.short_s + task.job->age_s);
 }
 
-double Worth::bonus(const Task& task, const Choice& choice, bool here) const {
+double Worth::bonus(const Task& task, const Choice& choice, bool here, double boot_node_s) const {
     if (!task.runs()) return 1;
     if (here) return rules_.momentum * change_bonus_;
     const bool same_type = choice.type == problem_.choice(task.current).type;
     return rules_.momentum / (same_type ? 1 : change_bonus_) /
-           stay_charge(task, choice, rules_.charged_restarts);
+           stay_charge(task, choice, rules_.charged_restarts, boot_node_s);
 }
 
 double Worth::rate(const Task& task, double weight, double time_s) const {
