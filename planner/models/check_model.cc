@@ -232,6 +232,13 @@ Status check_custom_layer(const CustomLayer& layer, std::size_t index) {
             fmt::format("layers[{}]: one of forward_flops, parameter_bytes and "
                         "activation_bytes must be above 0",
                         index));
+    constexpr double rounding = 1.01;
+    double flops = 0;
+    for (const LayerOperator& op : layer.operators) flops += operator_flops(op);
+    if (flops > rounding * layer.forward_flops)
+        return usage_error(fmt::format(
+            "layers[{}]: its operators have {:.4g} FLOPs, more than its forward_flops {:.4g}",
+            index, flops, layer.forward_flops));
     return Done{};
 }
 
