@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <optional>
 
 #include "base/text.h"
@@ -258,19 +259,21 @@ Status read_own_ignores(HfReader& top, IgnoredWords& ignored) {
 
 }  // namespace
 
-Result<Model> parse_hf_config(std::string_view text, std::string_view name, IgnoredWords& ignored) {
-    const Result<Json> json = parse_hf_object(text, name);
-    if (!json) return json.error();
-    HfReader top(*json, text, name);
+namespace {
+
+Result<Model> read_config(const Json& json, std::string_view text, std::string_view name,
+                          IgnoredWords& ignored) {
+    HfReader top(json, text, name);
     if (Status s = read_own_ignores(top, ignored); !s) return s.error();
-    const std::optional<std::string> type = top.text("model_type");
+    std::optional<std::string> type = top.text("model_type");
+    if (!type) type = top.text("_class_name");  // of diffusers
     if (top.error()) return *top.error();
     const TextPart part = text_part(top, type.value_or(""));
     if (top.error()) return *top.error();
     const TypeRow* row = find_type_row(part.type);
     HfReader reader =
-        part.inner ? HfReader(*part.inner, text, name, "text_config") : HfReader(*json, text, name);
-    if (row == nullptr && !is_image_type(part.type))
+        part.inner ? HfReader(*part.inner, text, name, "text_config") : HfReader(json, text, name);
+    if (row == nullptr && !is_listed_type(part.type))
         return unknown_type(reader, part.inner ? std::optional(part.type) : type);
     WordFaults faults(text, name);
     if (part.inner) WordCheck(top, config_table().dialect(*type), ignored, faults).run();
@@ -278,7 +281,7 @@ Result<Model> parse_hf_config(std::string_view text, std::string_view name, Igno
     if (const std::optional<Error> error = faults.error()) return *error;
     if (part.inner && top.find("vision_config") != nullptr) ignored.note("vision_config");
 
-    Model model = row ? read_facts(reader, *row) : read_image_model(reader, part.type);
+    Model model = row ? read_facts(reader, *row) : read_listed_model(reader, part.type);
     model.name = model_name(reader);
     if (part.inner && !reader.text("dtype") && !reader.text("torch_dtype"))
         read_precision(top, model);
@@ -290,6 +293,88 @@ Result<Model> parse_hf_config(std::string_view text, std::string_view name, Igno
                 fmt::format("the config of model_type {} lacks {}", row->model_type, missing),
                 std::string(name));
     return complete_model(std::move(model), name);
+}
+
+}  // namespace
+
+Result<Model> parse_hf_config(std::string_view text, std::string_view name, IgnoredWords& ignored) {
+    const Result<Json> json = parse_hf_object(text, name);
+    if (!json) return json.error();
+    return read_config(*json, text, name, ignored);
+}
+
+// ---- the same keys as YAML
+// ------------------------------------------------------------------------------------------------
+
+namespace {
+
+constexpr std::array<std::pair<std::string_view, std::string_view>, 2> short_names{
+    {{"dit", "DiTTransformer2DModel"}, {"unet", "UNet2DConditionModel"}}};
+
+std::string_view type_of_family(std::string_view family) {
+    for (const auto& [given, type] : short_names)
+        if (given == family) return type;
+    return is_listed_type(family) ? family : std::string_view();
+}
+
+/// As YAML 1.2 reads plain scalars.
+Json json_of_scalar(const YamlNode& node) {
+    if (node.quoted) return node.scalar;
+    const std::string& text = node.scalar;
+    if (text.empty() || text == "null" || text == "~") return nullptr;
+    if (text == "true" || text == "false") return text == "true";
+    if (const auto whole = parse_integer(text, std::numeric_limits<std::int64_t>::min() + 1,
+                                         std::numeric_limits<std::int64_t>::max()))
+        return *whole;
+    if (const auto number = parse_number(text, -1e300, 1e300)) return *number;
+    return text;
+}
+
+Json json_of(const YamlNode& node) {
+    if (node.kind == YamlNode::Kind::scalar) return json_of_scalar(node);
+    Json json = node.kind == YamlNode::Kind::map ? Json::object() : Json::array();
+    for (const YamlNode& item : node.items) json.push_back(json_of(item));
+    for (const auto& [key, member] : node.members) json[key] = json_of(member);
+    return json;
+}
+
+/// Our word for a precision in the library's.
+Status put_precision(const YamlNode& root, std::string_view file, Json& json) {
+    const YamlNode* node = root.find("precision");
+    json.erase("precision");
+    if (node == nullptr) return Done{};
+    constexpr std::array<std::pair<std::string_view, std::string_view>, 4> words{
+        {{"fp32", "float32"}, {"fp16", "float16"}, {"bf16", "bfloat16"}, {"fp8", "float8_e4m3fn"}}};
+    for (const auto& [ours, theirs] : words)
+        if (node->scalar == ours) json["dtype"] = theirs;
+    return json.contains("dtype")
+               ? Status(Done{})
+               : usage_error(fmt::format("precision '{}' is none of fp32, fp16, bf16, fp8",
+                                         printable(node->scalar, 40)),
+                             node->where(file));
+}
+
+}  // namespace
+
+bool is_listed_family(std::string_view family) { return !type_of_family(family).empty(); }
+
+std::string listed_families() {
+    std::string list = listed_types();
+    for (const auto& [given, type] : short_names) list.replace(list.find(type), type.size(), given);
+    return list;
+}
+
+Result<Model> read_listed_family(const YamlNode& root, std::string_view file,
+                                 IgnoredWords& ignored) {
+    Json json = json_of(root);
+    const std::string family = root.find("family")->scalar;
+    for (const char* ours : {"family", "name"}) json.erase(ours);
+    json["model_type"] = type_of_family(family);
+    if (Status s = put_precision(root, file, json); !s) return s.error();
+    Result<Model> model = read_config(json, "", file, ignored);
+    if (const YamlNode* name = root.find("name"); model && name != nullptr)
+        model->name = clean_model_name(name->scalar);
+    return model;
 }
 
 }  // namespace arena

@@ -49,8 +49,8 @@ Status read_family(const YamlNode& root, std::string_view file, Model& model) {
     if (!text) return text.error();
     const std::optional<Family> family = parse_family(*text);
     if (!family)
-        return usage_error(fmt::format("family '{}' is unknown; accepted: {}", printable(*text, 40),
-                                       accepted_families),
+        return usage_error(fmt::format("family '{}' is unknown; accepted: {}, {}",
+                                       printable(*text, 40), accepted_families, listed_families()),
                            node->where(file));
     model.family = *family;
     return Done{};
@@ -263,6 +263,8 @@ Result<Model> parse_yaml_model(std::string_view text, std::string_view name,
             "a model file is a Hugging Face config.json, a flat YAML map with family, "
             "layers, hidden, heads, vocab, seq_length, or Megatron's arguments (--num-layers ...)",
             std::string(name));
+    if (const YamlNode* family = root->find("family"))
+        if (is_listed_family(family->scalar)) return read_listed_family(*root, name, ignored);
     Model model;
     if (Status s = read_family(*root, name, model); !s) return s.error();
     if (Status s = read_ignored(*root, name, ignored); !s) return s.error();

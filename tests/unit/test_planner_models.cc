@@ -172,7 +172,7 @@ TEST(bad_hugging_face_configs_are_refused_with_the_key) {
     refused(llama_json(R"(,"num_key_value_heads":5)"), "kv_heads");
     refused(llama_json(R"(,"num_key_value_heads":0)"), "num_key_value_heads");
     refused(R"({"model_type":"llama","hidden_size":4096})", "num_hidden_layers");
-    refused(R"({"model_type":"mamba"})", "accepted: gpt2, gpt_bigcode, gpt_neox, llama");
+    refused(R"({"model_type":"rwkv"})", "accepted: gpt2, gpt_bigcode, gpt_neox, llama");
     refused(R"({"n_embd":768})", "model_type is missing");
     refused(R"({"model_type":["gpt2"]})", "model_type");
     refused("{", "JSON");
