@@ -174,20 +174,41 @@ Error unknown_type(const HfReader& reader, const std::optional<std::string>& typ
 struct TextPart {
     const Json* inner = nullptr;  ///< null: the top one
     std::string type;
+    std::uint64_t words = 0;  ///< dialects of its keys
 };
+
+/// Types whose text model is another type's, in a text_config (with _text behind the name) or, as
+/// older releases wrote them, flat.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 4> text_types{
+    {{"qwen2_vl", "qwen2"},
+     {"qwen2_5_vl", "qwen2"},
+     {"qwen3_vl", "qwen3"},
+     {"qwen3_vl_moe", "qwen3_moe"}}};
+
+std::string text_type_of(std::string_view type) {
+    const std::string_view stem = type.ends_with("_text") ? type.substr(0, type.size() - 5) : type;
+    for (const auto& [given, text] : text_types)
+        if (given == stem) return std::string(text);
+    return type == "llama4" ? "llama4_text" : std::string(type);
+}
 
 /// A model that sees images holds its text model in text_config.
 TextPart text_part(HfReader& top, const std::string& type) {
     const Json* inner = top.find("text_config");
     const bool is_wrapper = find_type_row(type) == nullptr && config_table().dialect(type) != 0;
-    if (inner == nullptr || !is_wrapper) return {nullptr, type == "llama4" ? "llama4_text" : type};
+    const auto part = [&](const std::string& text) {
+        const std::uint64_t own = inner == nullptr && is_wrapper ? config_table().dialect(type) : 0;
+        return TextPart{is_wrapper ? inner : nullptr, text, config_table().dialect(text) | own};
+    };
+    if (inner == nullptr || !is_wrapper) return part(text_type_of(type));
     if (!inner->is_object()) {
         top.fail("text_config", "must be an object");
-        return {nullptr, type};
+        return part(type);
     }
     const auto own = inner->find("model_type");
-    if (own != inner->end() && own->is_string()) return {inner, own->get<std::string>()};
-    return {inner, type == "llama4" ? "llama4_text" : type == "mistral3" ? "mistral" : "llama"};
+    if (own != inner->end() && own->is_string()) return part(text_type_of(own->get<std::string>()));
+    const std::string usual = text_type_of(type);
+    return part(usual != type ? usual : type == "mistral3" ? "mistral" : "llama");
 }
 
 // ---- facts that all types have
@@ -277,9 +298,9 @@ Result<Model> read_config(const Json& json, std::string_view text, std::string_v
         return unknown_type(reader, part.inner ? std::optional(part.type) : type);
     WordFaults faults(text, name);
     if (part.inner) WordCheck(top, config_table().dialect(*type), ignored, faults).run();
-    WordCheck(reader, config_table().dialect(part.type), ignored, faults).run();
+    WordCheck(reader, part.words, ignored, faults).run();
     if (const std::optional<Error> error = faults.error()) return *error;
-    if (part.inner && top.find("vision_config") != nullptr) ignored.note("vision_config");
+    if (row && top.find("vision_config") != nullptr) ignored.note("vision_config");
 
     Model model = row ? read_facts(reader, *row) : read_listed_model(reader, part.type);
     model.name = model_name(reader);

@@ -185,10 +185,10 @@ class UNet {
     void write() {
         widths_ = numbers_of(reader_, "block_out_channels", 65536, {320, 640, 1280, 1280});
         const std::size_t levels = widths_.size();
-        per_level_ = number_of(reader_, "layers_per_block", 2);
+        per_level_ = number_of(reader_, "layers_per_block", 2, 1, most_blocks);
         const bool named = reader_.find("num_attention_heads") != nullptr;
         heads_ = per_level(named ? "num_attention_heads" : "attention_head_dim", {8}, levels);
-        depths_ = per_level("transformer_layers_per_block", {1}, levels);
+        depths_ = per_level("transformer_layers_per_block", {1}, levels, most_blocks);
         context_ = real(number_of(reader_, "cross_attention_dim", 1280));
         const double in = real(number_of(reader_, "in_channels", 4));
         const double made = real(number_of(reader_, "out_channels", 4));
@@ -221,13 +221,15 @@ class UNet {
     }
 
   private:
+    static constexpr std::int64_t most_blocks = 64;
     /// A number for all levels, or a list of one each.
     std::vector<std::int64_t> per_level(std::string_view key, std::vector<std::int64_t> usual,
-                                        std::size_t levels) {
+                                        std::size_t levels, std::int64_t most = 65536) {
         const HfReader::Json* given = reader_.find(key);
-        std::vector<std::int64_t> list = given != nullptr && !given->is_array()
-                                             ? std::vector<std::int64_t>{number_of(reader_, key, 1)}
-                                             : numbers_of(reader_, key, 65536, std::move(usual));
+        std::vector<std::int64_t> list =
+            given != nullptr && !given->is_array()
+                ? std::vector<std::int64_t>{number_of(reader_, key, 1, 1, most)}
+                : numbers_of(reader_, key, most, std::move(usual));
         if (list.size() == 1) list.assign(levels, list.front());
         if (list.size() != levels && !reader_.error())
             reader_.fail(key, fmt::format("has {} entries for {} levels of block_out_channels",

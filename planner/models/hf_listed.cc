@@ -19,6 +19,8 @@ namespace {
 
 double real(std::int64_t value) { return static_cast<double>(value); }
 
+constexpr std::int64_t most_layers = 10000;
+
 struct ListedType {
     std::string_view name;
     bool (*write)(HfReader&, std::string_view, LayerWriter&);
@@ -124,7 +126,7 @@ struct T5 {
 void t5(HfReader& reader, bool is_mt5, LayerWriter& out) {
     const double d = real(needed_number(reader, "d_model"));
     const double vocab = real(needed_number(reader, "vocab_size"));
-    const std::int64_t layers = needed_number(reader, "num_layers");
+    const std::int64_t layers = needed_number(reader, "num_layers", most_layers);
     const std::int64_t decoders = number_of(reader, "num_decoder_layers", layers);
     const double heads = real(needed_number(reader, "num_heads"));
     const double buckets = real(number_of(reader, "relative_attention_num_buckets", 32));
@@ -188,8 +190,8 @@ void whisper(HfReader& reader, LayerWriter& out) {
     };
     const WhisperPart encoder = part("encoder_attention_heads", "encoder_ffn_dim");
     const WhisperPart decoder = part("decoder_attention_heads", "decoder_ffn_dim");
-    const std::int64_t encoders = needed_number(reader, "encoder_layers");
-    const std::int64_t decoders = needed_number(reader, "decoder_layers");
+    const std::int64_t encoders = needed_number(reader, "encoder_layers", most_layers);
+    const std::int64_t decoders = needed_number(reader, "decoder_layers", most_layers);
     if (reader.error()) return;
     out.layer("sounds", 1, s * d);
     out.gemm(2 * s, d, 3 * mels, true);  // convolutions over time, the second with stride 2
@@ -268,7 +270,7 @@ double time_step_rank(HfReader& reader, std::string_view key, double d) {
 void mamba(HfReader& reader, LayerWriter& out) {
     const double d = real(needed_number(reader, "hidden_size"));
     const double vocab = real(needed_number(reader, "vocab_size"));
-    const std::int64_t layers = needed_number(reader, "num_hidden_layers");
+    const std::int64_t layers = needed_number(reader, "num_hidden_layers", most_layers);
     const double usual = d * real(number_of(reader, "expand", 2));
     const double inner =
         real(number_of(reader, "intermediate_size", static_cast<std::int64_t>(usual)));
@@ -304,7 +306,7 @@ Chunked chunked_of(HfReader& reader, double d, const std::array<std::string_view
 void mamba2(HfReader& reader, LayerWriter& out) {
     const double d = real(needed_number(reader, "hidden_size"));
     const double vocab = real(needed_number(reader, "vocab_size"));
-    const std::int64_t layers = needed_number(reader, "num_hidden_layers");
+    const std::int64_t layers = needed_number(reader, "num_hidden_layers", most_layers);
     Chunked mixer = chunked_of(
         reader, d, {"num_heads", "head_dim", "n_groups", "state_size", "conv_kernel", "chunk_size"},
         128, 8);
@@ -352,7 +354,7 @@ struct Hybrid {
                 .dim = real(number_of(reader, dim, usual)),
                 .width = real(needed_number(reader, "intermediate_size")),
                 .s = real(tokens_of(reader, std::min<std::int64_t>(longest, 8192))),
-                .layers = needed_number(reader, "num_hidden_layers"),
+                .layers = needed_number(reader, "num_hidden_layers", most_layers),
                 .tied = reader.boolean("tie_word_embeddings").value_or(false)};
     }
     void attention(LayerWriter& out) const {

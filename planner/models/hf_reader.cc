@@ -139,8 +139,7 @@ std::int64_t HfReader::checked(const Json& value, std::string_view key, const In
 }
 
 std::int64_t number_of(HfReader& reader, std::string_view key, std::int64_t usual,
-                       std::int64_t least) {
-    constexpr std::int64_t most = std::int64_t{1} << 24;
+                       std::int64_t least, std::int64_t most) {
     const HfReader::Json* value = reader.find(key);
     if (value == nullptr) return usual;
     if (value->is_number_integer() && *value >= least && *value <= most)
@@ -149,9 +148,9 @@ std::int64_t number_of(HfReader& reader, std::string_view key, std::int64_t usua
     return usual;
 }
 
-std::int64_t needed_number(HfReader& reader, std::string_view key) {
+std::int64_t needed_number(HfReader& reader, std::string_view key, std::int64_t most) {
     if (reader.find(key) == nullptr) reader.fail(key, "is missing");
-    return number_of(reader, key, 1);
+    return number_of(reader, key, 1, 1, most);
 }
 
 std::vector<std::int64_t> numbers_of(HfReader& reader, std::string_view key, std::int64_t most,

@@ -58,10 +58,12 @@ class HfReader {
     std::optional<Error> error_;
 };
 
-/// A number of the config, or the library's default of it; `least` to 2^24.
-std::int64_t number_of(HfReader&, std::string_view key, std::int64_t usual, std::int64_t least = 1);
+/// A number of the config, or the library's default of it; `least` to `most`.
+std::int64_t number_of(HfReader&, std::string_view key, std::int64_t usual, std::int64_t least = 1,
+                       std::int64_t most = std::int64_t{1} << 24);
 /// A number that the config must have.
-std::int64_t needed_number(HfReader&, std::string_view key);
+std::int64_t needed_number(HfReader&, std::string_view key,
+                           std::int64_t most = std::int64_t{1} << 24);
 /// A list of 1 to 16 integers from 1 to `most`, or the library's default.
 std::vector<std::int64_t> numbers_of(HfReader&, std::string_view key, std::int64_t most,
                                      std::vector<std::int64_t> usual);

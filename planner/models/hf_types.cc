@@ -412,8 +412,8 @@ void LayerWriter::layer(std::string name, std::int64_t count, double output) {
 
 void LayerWriter::add(LayerOperator::Kind kind, std::initializer_list<double> sizes, double times) {
     LayerOperator op{kind, {}, std::llround(times)};
-    std::transform(sizes.begin(), sizes.end(), op.sizes.begin(),
-                   [](double size) { return std::max<std::int64_t>(1, std::llround(size)); });
+    std::transform(sizes.begin(), sizes.end(), op.sizes.begin(),  // check_model() refuses 2^41
+                   [](double size) { return std::llround(std::clamp(size, 1.0, 0x1p41)); });
     CustomLayer& layer = layers_.back();
     layer.forward_flops += operator_flops(op);
     const auto same = std::find_if(layer.operators.begin(), layer.operators.end(),

@@ -34,16 +34,17 @@ void custom_operator(const LayerOperator& op, Precision precision, std::int64_t 
                      OpBuilder& ops) {
     const auto& [a, b, c, d, e] = op.sizes;
     const double times = real(op.count);
+    const auto all = [&](std::int64_t size) { return whole(real(samples) * real(size)); };
     const Precision plain = plain_precision(precision);
     switch (op.kind) {
         case LayerOperator::Kind::gemm:
-            return ops.gemm(precision, samples * a, b, c, 1, times);
+            return ops.gemm(precision, all(a), b, c, 1, times);
         case LayerOperator::Kind::bmm:
-            return ops.gemm(plain, a, b, c, samples * d, times);
+            return ops.gemm(plain, a, b, c, all(d), times);
         case LayerOperator::Kind::attention:
         case LayerOperator::Kind::causal_attention:
             return ops.pair(
-                OpKind::attention, plain, {samples * a, samples * b, c, d},
+                OpKind::attention, plain, {all(a), all(b), c, d},
                 AttentionVariant{.is_causal = op.kind == LayerOperator::Kind::causal_attention},
                 times);
         case LayerOperator::Kind::conv:
@@ -53,7 +54,7 @@ void custom_operator(const LayerOperator& op, Precision precision, std::int64_t 
                             {samples, whole(real(a) / (2 * element_bytes(plain)))},
                             ElementwiseKind::gelu, times);
         case LayerOperator::Kind::loss:
-            return ops.pair(OpKind::cross_entropy, plain, {samples * a, b}, {}, times);
+            return ops.pair(OpKind::cross_entropy, plain, {all(a), b}, {}, times);
     }
 }
 

@@ -192,6 +192,19 @@ TEST(what_a_listed_family_cannot_price_is_refused_by_name) {
     refused(config("swin", R"("use_absolute_embeddings":true)"), "use_absolute_embeddings");
     refused(R"({"_class_name":"UNet2DConditionModel","down_block_types":["AttnDownBlock2D"]})",
             "down_block_types");
+    refused(config("mamba", R"("hidden_size":8,"vocab_size":8,"num_hidden_layers":20000)"),
+            "from 1 to 10000");
+    refused(R"({"_class_name":"UNet2DConditionModel","layers_per_block":1000})",
+            "layers_per_block");
+    refused(
+        config("jamba",
+               R"("hidden_size":64,"intermediate_size":64,"num_hidden_layers":8,"vocab_size":8,)"
+               R"("num_attention_heads":4,"num_experts":16777216)"),
+        "runs more than 1000000 times");
+    refused(config("vit", R"("hidden_size":16777216,"intermediate_size":16777216,)"
+                          R"("num_attention_heads":1,"num_hidden_layers":1,"image_size":16777216,)"
+                          R"("patch_size":1)"),
+            "FLOPs and bytes must be numbers");
     refused(R"({"_class_name":"FluxTransformer2DModel"})",
             "model_type is 'FluxTransformer2DModel'");
 }
