@@ -72,6 +72,10 @@ bool applies(FieldGroup group, Family family) {
 }
 
 Error foreign(std::string_view key, const Model& model) {
+    if (key == "seq_length" && model.family == Family::custom)
+        return usage_error(
+            "seq_length is no fact of family custom, whose layers have the samples of their file: "
+            "leave it out (t5, mamba and so on: arena.seq_length in the file)");
     return usage_error(
         fmt::format("{} is no fact of family {}: leave it out", key, to_string(model.family)));
 }

@@ -171,6 +171,9 @@ TEST(a_family_in_yaml_has_the_keys_of_its_config) {
             "hidden_size");
     refused("family: mamba\nprecision: fp7\n", "fp32, fp16, bf16, fp8");
     refused("family: mammoth\n", "mamba2");
+    Model longer = yaml;
+    set_seq_length(longer, 4096);
+    ck_assert(check_model(longer).error().text.find("arena.seq_length") != std::string::npos);
     // Twice the tokens are twice the work of a scan, and the memory.
     const auto flops = [](int tokens) {
         return forward_flops(must(parse_model(
