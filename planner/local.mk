@@ -4,6 +4,7 @@ models_sources = \
 	planner/models/check_model.cc \
 	planner/models/hf_config.cc \
 	planner/models/hf_images.cc \
+	planner/models/hf_listed.cc \
 	planner/models/hf_reader.h planner/models/hf_reader.cc \
 	planner/models/hf_types.h planner/models/hf_types.cc \
 	planner/models/layer_index.h planner/models/layer_index.cc \

@@ -51,6 +51,7 @@ check-fuzz:
 planner_tests = tests/unit/test_planner_models tests/unit/test_planner_cost tests/unit/test_planner_frameworks \
 	tests/unit/test_planner_models_readers tests/unit/test_planner_models_layers \
 	tests/unit/test_planner_adapters \
+	tests/unit/test_planner_listed \
 	tests/unit/test_planner_models_words \
 	tests/unit/test_planner_grids tests/unit/test_planner_search \
 	tests/unit/test_planner_budget \

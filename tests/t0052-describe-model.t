@@ -12,6 +12,7 @@ python=/usr/bin/python3 tool=$ARENA_SRCDIR/contrib/describe-model models=$ARENA_
 
 "$python" "$ARENA_SRCDIR/tests/describe/run.py" "$tool" 2>run.err <<END
 gpt2     --input 1x1024:int64 --input targets=1x1024:int64 --name gpt2-described $models:Gpt2
+padded   --input 2x1024:int64 --input targets=2x1024:int64 $models:Gpt2 vocab=50304
 llama    --input 1x8192:int64 --input 1x8192:int64 $models:Llama
 bert     --input 1x512:int64 --input 1x512:int64 $models:Bert
 vit      --input 1x3x224x224 $models:Vit
@@ -106,6 +107,17 @@ is "$(sed 1d recomputed.yaml)" "$(sed 1d small-gpt.yaml)" 'checkpointing in forw
 is "$(awk '/"h.0 to h.11"/ {on = 1} on && /activation/ {print $2; exit}' gpt2.yaml)" $((1024 * 768 * (2 * 16 + 2) + 12 * 1024 * 4 + 4 * 1024 * 4)) \
     'a block of GPT-2 keeps 16 widths of a token, two masks, and sums: no scores'
 
+# ---- operators ------------------------------------------------------------------------------------------------------
+operators() { awk -v name="$2" 'index($0, name) {on = 1} on && /operators/ {sub(/ *operators: /, ""); print; exit}' "$1.yaml"; }
+token=$((2 * 768)) tokens=1024 # bytes
+is "$(operators gpt2 '"h.0 to h.11"')" "[gemm 1024x2304x768, causal_attention 12x12x1024x64, gemm 1024x768x768, gemm 1024x3072x768, gemm 1024x768x3072, \
+5 memory $((tokens * (token * (2 * 2 + 2 * 3 + 2 * 4 + 1) + 4 * 4) / 5))]" \
+    'a block of GPT-2 has four products, attention, two norms, two sums with their masks, and an activation'
+is "$(operators padded '"h.0 to h.11"')" "$(operators gpt2 '"h.0 to h.11"')" 'of one sample, whatever the batch'
+like "$(operators gpt2 '"after h.11"')" 'gemm 1024x50257x768, loss 1024x50257' 'a loss is an operator'
+like "$(operators resnet '"layer1.1 ')" 'conv 256x64x56x1x1, conv 64x64x56x3x1, conv 64x256x56x1x1, 6 memory' 'a bottleneck has three convolutions, three norms, three activations'
+like "$(operators t5 '"encoder.block.0 ')" 'bmm 512x512x64x12' 'products of activations are told from those with weights'
+
 # ---- layers: where a pipeline can be cut ---------------------------------------------------------------------------
 while read -r name count; do is "$(layers "$name")" "$count" "$name has $count layers"; done <<END
 gpt2 14
@@ -131,8 +143,8 @@ is "$(awk '/"decoder.block.1 to/ {on = 1} on && /output/ {print $2; exit}' t5.ya
 exits 0 'a module that prints is described' "$python" "$tool" --input 1x8 --output loud.yaml "$models:Residuals"
 is "$(cat out)" '' 'a file that is named gets all of it'
 is "$(grep -v '#' loud.yaml | tr -s ' \n' ' ')" "name: \"Residuals\" family: custom precision: bf16 layers: - name: \"layers.0 to layers.2\" count: 3 \
-forward_flops: 1152 parameter_bytes: 1248 activation_bytes: 160 output_bytes: 16 - name: \"after layers.2\" forward_flops: 32 parameter_bytes: 36 \
-activation_bytes: 16 output_bytes: 4 " 'a list in a list is a layer, and what its parent adds belongs to it'
+forward_flops: 1152 parameter_bytes: 1248 activation_bytes: 160 operators: [gemm 1x8x8, gemm 1x32x8, gemm 1x8x32, 3 memory 75] output_bytes: 16 - name: \"after layers.2\" \
+forward_flops: 32 parameter_bytes: 36 activation_bytes: 16 operators: [gemm 1x2x8] output_bytes: 4 " 'a list in a list is a layer, and what its parent adds belongs to it'
 "$python" "$tool" --input 1x8 "$models:Residuals" >printed.yaml 2>printed.err
 is "$(cat printed.yaml)" "$(cat loud.yaml)" 'what a module prints is not in the model file'
 like "$(cat printed.err)" 'called.*as a library does.*describe-model: Residuals' 'but on standard error'
@@ -182,18 +194,22 @@ for name in gpt2 llama bert vit resnet convnext unet lstm t5 mamba moe torch sma
 done
 like "$("$arena" plan --model gpt2.yaml --global-batch 64 --gpu-type H100-SXM-80GB --gpus 8)" '^gpt2-described' 'by its name'
 ratio() { awk -v a="$1" -v b="$2" 'BEGIN {printf "%.3f", a / b}'; }
-while read -r name builtin type fixed; do
+# torch 1.13 computes BERT's attention by products that are written out, and no vocabulary of 50257 is padded.
+while read -r name builtin within type fixed; do
     read -r count flops memory seconds < <(planned "$name.yaml" "$type" "$fixed")
     read -r its_count its_flops its_memory its_seconds < <(planned "$builtin" "$type" "$fixed")
     note "$name beside $builtin: parameters $(ratio "$count" "$its_count"), FLOPs $(ratio "$flops" "$its_flops"), memory $(ratio "$memory" "$its_memory"), iteration $(ratio "$seconds" "$its_seconds")"
     near "$count" "$its_count" 1 "$name has the parameters of $builtin"
     near "$flops" "$its_flops" 20 'its FLOPs'
     near "$memory" "$its_memory" 300 'its memory within 30 %'
-    near "$seconds" "$its_seconds" 400 'its iteration time within 40 %: a layer is priced by a roofline'
+    near "$seconds" "$its_seconds" "$within" "its iteration time within $((within / 10)) %"
 done <<'END'
-gpt2 gpt2 A100-SXM-80GB pp=1,dp=1,tp=1,micro_batch=8
-bert bert-large A100-SXM-80GB pp=1,dp=1,tp=1,micro_batch=8
-llama llama-3-8b H100-SXM-80GB pp=8,dp=1,tp=1,micro_batch=1
-resnet resnet-50 A100-SXM-80GB pp=1,dp=1,tp=1,micro_batch=32
+gpt2 gpt2 200 A100-SXM-80GB pp=1,dp=1,tp=1,micro_batch=8
+padded gpt2 100 A100-SXM-80GB pp=1,dp=1,tp=1,micro_batch=8
+padded gpt2 100 H100-SXM-80GB pp=1,dp=1,tp=1,micro_batch=8
+llama llama-3-8b 100 H100-SXM-80GB pp=8,dp=1,tp=1,micro_batch=1
+resnet resnet-50 100 A100-SXM-80GB pp=1,dp=1,tp=1,micro_batch=32
+resnet resnet-50 100 H100-SXM-80GB pp=1,dp=1,tp=1,micro_batch=64
+bert bert-large 400 A100-SXM-80GB pp=1,dp=1,tp=1,micro_batch=8
 END
 done_testing

@@ -145,7 +145,7 @@ model_file "an unknown family" "$(changed family.yaml 's/gpt/gtp/')" family
 model_file "a hidden size that the heads do not divide" "$(changed heads.yaml 's/heads: 4/heads: 5/')" heads
 text_file() { printf '%b\n' "$2" >"$work/$1"; echo "$work/$1"; }
 moe='"model_type":"mixtral","hidden_size":64,"intermediate_size":64,"num_attention_heads":4,"num_key_value_heads":4,"num_hidden_layers":2,"max_position_embeddings":64,"vocab_size":100,"num_local_experts":4'
-model_file "an unknown architecture" "$(text_file type.json '{"model_type":"jamba"}')" "model_type is 'jamba'; accepted: gpt2"
+model_file "an unknown architecture" "$(text_file type.json '{"model_type":"rwkv"}')" "model_type is 'rwkv'; accepted: gpt2"
 model_file "a config that lacks a fact" "$(text_file lacks.json "{$moe}")" 'lacks num_experts_per_tok'
 model_file "more experts per token than there are" "$(text_file topk.json "{$moe,\"num_experts_per_tok\":5}")" 'top_k 5'
 model_file "a string for a number" "$(text_file word.json "{$moe,\"num_experts_per_tok\":\"2\"}")" num_experts_per_tok

@@ -45,7 +45,8 @@ std::string csv_of(const std::vector<EvaluatedRow>& rows) {
     std::string csv =
         "id,source,framework,gpu,gpus,tp,pp,dp,mbs,gbs,status,measured_s,estimated_s,error,compute_"
         "s,"
-        "tp_comm_s,pp_comm_s,dp_comm_s,bubble_s,optimizer_s,measured_gb,estimated_gb,fits,reason\n";
+        "tp_comm_s,pp_comm_s,dp_comm_s,bubble_s,optimizer_s,measured_gb,estimated_gb,fits,error_"
+        "bound,reason\n";
     for (const EvaluatedRow& r : rows) {
         const MeasuredRow& m = *r.row;
         const Estimate& e = r.estimate;
@@ -57,8 +58,9 @@ std::string csv_of(const std::vector<EvaluatedRow>& rows) {
                         m.iteration_s ? fmt::format("{:.6g}", *m.iteration_s) : "", e.iteration_s,
                         r.timed() ? fmt::format("{:.5f}", r.error()) : "", e.compute_s, e.tp_comm_s,
                         e.pp_comm_s, e.dp_comm_s, e.bubble_s, e.optimizer_s);
-        csv += fmt::format("{},{:.5g},{},{}\n", m.memory_gb ? fmt::format("{}", *m.memory_gb) : "",
-                           e.memory_bytes_per_gpu / 1e9, r.fits ? 1 : 0, csv_field(r.reason));
+        csv += fmt::format(
+            "{},{:.5g},{},{:.3f},{}\n", m.memory_gb ? fmt::format("{}", *m.memory_gb) : "",
+            e.memory_bytes_per_gpu / 1e9, r.fits ? 1 : 0, e.error_bound, csv_field(r.reason));
     }
     return csv;
 }

@@ -162,13 +162,46 @@ void read_aliases(MapReader& entry, GpuType& type) {
     }
 }
 
-Result<GpuType> read_entry(const YamlNode& node, std::string_view file) {
+bool answers_to(const GpuType& type, std::string_view word) {
+    return same_word(type.name, word) ||
+           std::any_of(type.aliases.begin(), type.aliases.end(),
+                       [&](const std::string& alias) { return same_word(alias, word); });
+}
+
+/// A slice of a GPU has the rates of its multiprocessors, and its share of the memory's.
+void read_share(MapReader& entry, const YamlNode& node, const std::vector<GpuType>& known,
+                GpuType& type) {
+    const std::string whole = entry.text("share_of");
+    const auto from = std::find_if(known.begin(), known.end(),
+                                   [&](const GpuType& other) { return answers_to(other, whole); });
+    const double memory = entry.number("memory_share", 0.01, 1);
+    if (from == known.end())
+        return entry.keep(usage_error(
+            fmt::format("share_of: no entry '{}' before this one", printable(whole, 40)),
+            node.where(entry.file())));
+    for (const char* key : {"tflops", "memory_gb_per_s"})
+        if (node.find(key) != nullptr)
+            entry.keep(usage_error(fmt::format("{} follows from share_of: leave it out", key),
+                                   node.where(entry.file())));
+    if (type.sm_count > from->sm_count)
+        entry.keep(usage_error(fmt::format("sm_count {} is more than the {} of {}", type.sm_count,
+                                           from->sm_count, from->name),
+                               node.where(entry.file())));
+    type.flops = from->flops;
+    for (auto& [precision, rate] : type.flops)
+        rate *= static_cast<double>(type.sm_count) / static_cast<double>(from->sm_count);
+    type.memory_bytes_per_s = memory * from->memory_bytes_per_s;
+}
+
+Result<GpuType> read_entry(const YamlNode& node, std::string_view file,
+                           const std::vector<GpuType>& known) {
     if (node.kind != YamlNode::Kind::map)
         return usage_error("each hardware entry is a map", node.where(file));
-    if (Status s = yaml_check_keys(node, file,
-                                   {"name", "aliases", "memory_gib", "tflops", "memory_gb_per_s",
-                                    "sm_count", "gpus_per_node", "domain_gpus", "intra", "inter",
-                                    "oversubscription", "reserved_gib", "emulated"});
+    if (Status s = yaml_check_keys(
+            node, file,
+            {"name", "aliases", "memory_gib", "tflops", "memory_gb_per_s", "sm_count",
+             "gpus_per_node", "domain_gpus", "intra", "inter", "oversubscription", "reserved_gib",
+             "emulated", "share_of", "memory_share"});
         !s)
         return s.error();
     MapReader entry(node, file);
@@ -176,9 +209,13 @@ Result<GpuType> read_entry(const YamlNode& node, std::string_view file) {
     type.name = entry.text("name");
     read_aliases(entry, type);
     type.memory_bytes = static_cast<std::int64_t>(entry.number("memory_gib", 0.1, 4096) * gib);
-    read_flops(entry, type);
-    type.memory_bytes_per_s = entry.number("memory_gb_per_s", 0.1, 1e6) * 1e9;
     type.sm_count = entry.integer("sm_count", 1, 10000);
+    if (node.find("share_of") != nullptr) {
+        read_share(entry, node, known, type);
+    } else {
+        read_flops(entry, type);
+        type.memory_bytes_per_s = entry.number("memory_gb_per_s", 0.1, 1e6) * 1e9;
+    }
     type.gpus_per_node = entry.integer("gpus_per_node", 1, limits::gpus_per_node);
     if (node.find("domain_gpus") != nullptr)
         type.domain_gpus = entry.integer("domain_gpus", 1, limits::gpus);
@@ -194,12 +231,6 @@ Result<GpuType> read_entry(const YamlNode& node, std::string_view file) {
     return type;
 }
 
-bool answers_to(const GpuType& type, std::string_view word) {
-    return same_word(type.name, word) ||
-           std::any_of(type.aliases.begin(), type.aliases.end(),
-                       [&](const std::string& alias) { return same_word(alias, word); });
-}
-
 /// A name or alias that an earlier entry of the same file has already, or "".
 std::string taken_word(const std::vector<GpuType>& types, const GpuType& added) {
     std::vector<std::string> words = added.aliases;
@@ -210,15 +241,17 @@ std::string taken_word(const std::vector<GpuType>& types, const GpuType& added) 
     return {};
 }
 
-Result<std::vector<GpuType>> load_file(const std::string& path) {
+Result<std::vector<GpuType>> load_file(const std::string& path,
+                                       const std::vector<GpuType>& wholes) {
     const Result<std::string> text = read_regular_file(path, max_hardware_bytes);
     if (!text) return text.error();
-    return parse_hardware(*text, path);
+    return parse_hardware(*text, path, wholes);
 }
 
 }  // namespace
 
-Result<std::vector<GpuType>> parse_hardware(std::string_view text, std::string_view name) {
+Result<std::vector<GpuType>> parse_hardware(std::string_view text, std::string_view name,
+                                            const std::vector<GpuType>& wholes) {
     const Result<YamlNode> root =
         parse_yaml(text, name, {.bytes = max_hardware_bytes, .depth = 8, .scalars = 32768});
     if (!root) return root.error();
@@ -229,7 +262,12 @@ Result<std::vector<GpuType>> parse_hardware(std::string_view text, std::string_v
     if (Status s = yaml_check_keys(*root, name, {"gpu_types"}); !s) return s.error();
     std::vector<GpuType> types;
     for (const YamlNode& node : list->items) {
-        Result<GpuType> type = read_entry(node, name);
+        std::vector<GpuType> known;
+        if (node.find("share_of") != nullptr) {
+            known = types;
+            known.insert(known.end(), wholes.begin(), wholes.end());
+        }
+        Result<GpuType> type = read_entry(node, name, known);
         if (!type) return type.error();
         if (const std::string word = taken_word(types, *type); !word.empty())
             return usage_error(
@@ -249,9 +287,9 @@ std::string builtin_hardware_path() {
 }
 
 Result<std::vector<GpuType>> load_hardware(const std::string& extra_file) {
-    Result<std::vector<GpuType>> builtin = load_file(builtin_hardware_path());
+    Result<std::vector<GpuType>> builtin = load_file(builtin_hardware_path(), {});
     if (!builtin || extra_file.empty()) return builtin;
-    Result<std::vector<GpuType>> types = load_file(extra_file);
+    Result<std::vector<GpuType>> types = load_file(extra_file, *builtin);
     if (!types) return types;
     const std::size_t own = types->size();
     for (GpuType& type : *builtin) {

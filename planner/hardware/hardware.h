@@ -27,7 +27,9 @@ std::string builtin_hardware_path();
 /// Hardware entries: built-in hardware.yaml (installed in pkgdatadir) overridden/extended by a
 /// file.
 Result<std::vector<GpuType>> load_hardware(const std::string& extra_file);
-Result<std::vector<GpuType>> parse_hardware(std::string_view text, std::string_view name);
+/// `share_of` names an earlier entry of the text, or one of `wholes`.
+Result<std::vector<GpuType>> parse_hardware(std::string_view text, std::string_view name,
+                                            const std::vector<GpuType>& wholes = {});
 Result<GpuType> find_hardware(const std::vector<GpuType>&, std::string_view name_or_alias);
 
 }  // namespace arena

@@ -71,6 +71,10 @@ bool applies(FieldGroup group, Family family) {
 }
 
 Error foreign(std::string_view key, const Model& model) {
+    if (key == "seq_length" && model.family == Family::custom)
+        return usage_error(
+            "seq_length is no fact of family custom, whose layers have the samples of their file: "
+            "leave it out (t5, mamba and so on: arena.seq_length in the file)");
     return usage_error(
         fmt::format("{} is no fact of family {}: leave it out", key, to_string(model.family)));
 }
@@ -231,6 +235,23 @@ Status check_custom_layer(const CustomLayer& layer, std::size_t index) {
             fmt::format("layers[{}]: one of forward_flops, parameter_bytes and "
                         "activation_bytes must be above 0",
                         index));
+    if (layer.operators.size() > max_layer_operators)
+        return usage_error(fmt::format("layers[{}]: at most {} operators are accepted", index,
+                                       max_layer_operators));
+    constexpr double rounding = 1.01;
+    double flops = 0;
+    for (const LayerOperator& op : layer.operators) {
+        if (op.count > 1000000 || *std::max_element(op.sizes.begin(), op.sizes.end()) > 1LL << 40)
+            return usage_error(
+                fmt::format("layers[{}]: the operator {} has a size above 2^40, or "
+                            "runs more than 1000000 times",
+                            index, to_string(op)));
+        flops += operator_flops(op);
+    }
+    if (flops > rounding * layer.forward_flops)
+        return usage_error(fmt::format(
+            "layers[{}]: its operators have {:.4g} FLOPs, more than its forward_flops {:.4g}",
+            index, flops, layer.forward_flops));
     return Done{};
 }
 

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <optional>
 
 #include "base/text.h"
@@ -173,20 +174,41 @@ Error unknown_type(const HfReader& reader, const std::optional<std::string>& typ
 struct TextPart {
     const Json* inner = nullptr;  ///< null: the top one
     std::string type;
+    std::uint64_t words = 0;  ///< dialects of its keys
 };
+
+/// Types whose text model is another type's, in a text_config (with _text behind the name) or, as
+/// older releases wrote them, flat.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 4> text_types{
+    {{"qwen2_vl", "qwen2"},
+     {"qwen2_5_vl", "qwen2"},
+     {"qwen3_vl", "qwen3"},
+     {"qwen3_vl_moe", "qwen3_moe"}}};
+
+std::string text_type_of(std::string_view type) {
+    const std::string_view stem = type.ends_with("_text") ? type.substr(0, type.size() - 5) : type;
+    for (const auto& [given, text] : text_types)
+        if (given == stem) return std::string(text);
+    return type == "llama4" ? "llama4_text" : std::string(type);
+}
 
 /// A model that sees images holds its text model in text_config.
 TextPart text_part(HfReader& top, const std::string& type) {
     const Json* inner = top.find("text_config");
     const bool is_wrapper = find_type_row(type) == nullptr && config_table().dialect(type) != 0;
-    if (inner == nullptr || !is_wrapper) return {nullptr, type == "llama4" ? "llama4_text" : type};
+    const auto part = [&](const std::string& text) {
+        const std::uint64_t own = inner == nullptr && is_wrapper ? config_table().dialect(type) : 0;
+        return TextPart{is_wrapper ? inner : nullptr, text, config_table().dialect(text) | own};
+    };
+    if (inner == nullptr || !is_wrapper) return part(text_type_of(type));
     if (!inner->is_object()) {
         top.fail("text_config", "must be an object");
-        return {nullptr, type};
+        return part(type);
     }
     const auto own = inner->find("model_type");
-    if (own != inner->end() && own->is_string()) return {inner, own->get<std::string>()};
-    return {inner, type == "llama4" ? "llama4_text" : type == "mistral3" ? "mistral" : "llama"};
+    if (own != inner->end() && own->is_string()) return part(text_type_of(own->get<std::string>()));
+    const std::string usual = text_type_of(type);
+    return part(usual != type ? usual : type == "mistral3" ? "mistral" : "llama");
 }
 
 // ---- facts that all types have
@@ -258,27 +280,29 @@ Status read_own_ignores(HfReader& top, IgnoredWords& ignored) {
 
 }  // namespace
 
-Result<Model> parse_hf_config(std::string_view text, std::string_view name, IgnoredWords& ignored) {
-    const Result<Json> json = parse_hf_object(text, name);
-    if (!json) return json.error();
-    HfReader top(*json, text, name);
+namespace {
+
+Result<Model> read_config(const Json& json, std::string_view text, std::string_view name,
+                          IgnoredWords& ignored) {
+    HfReader top(json, text, name);
     if (Status s = read_own_ignores(top, ignored); !s) return s.error();
-    const std::optional<std::string> type = top.text("model_type");
+    std::optional<std::string> type = top.text("model_type");
+    if (!type) type = top.text("_class_name");  // of diffusers
     if (top.error()) return *top.error();
     const TextPart part = text_part(top, type.value_or(""));
     if (top.error()) return *top.error();
     const TypeRow* row = find_type_row(part.type);
     HfReader reader =
-        part.inner ? HfReader(*part.inner, text, name, "text_config") : HfReader(*json, text, name);
-    if (row == nullptr && !is_image_type(part.type))
+        part.inner ? HfReader(*part.inner, text, name, "text_config") : HfReader(json, text, name);
+    if (row == nullptr && !is_listed_type(part.type))
         return unknown_type(reader, part.inner ? std::optional(part.type) : type);
     WordFaults faults(text, name);
     if (part.inner) WordCheck(top, config_table().dialect(*type), ignored, faults).run();
-    WordCheck(reader, config_table().dialect(part.type), ignored, faults).run();
+    WordCheck(reader, part.words, ignored, faults).run();
     if (const std::optional<Error> error = faults.error()) return *error;
-    if (part.inner && top.find("vision_config") != nullptr) ignored.note("vision_config");
+    if (row && top.find("vision_config") != nullptr) ignored.note("vision_config");
 
-    Model model = row ? read_facts(reader, *row) : read_image_model(reader, part.type);
+    Model model = row ? read_facts(reader, *row) : read_listed_model(reader, part.type);
     model.name = model_name(reader);
     if (part.inner && !reader.text("dtype") && !reader.text("torch_dtype"))
         read_precision(top, model);
@@ -290,6 +314,88 @@ Result<Model> parse_hf_config(std::string_view text, std::string_view name, Igno
                 fmt::format("the config of model_type {} lacks {}", row->model_type, missing),
                 std::string(name));
     return complete_model(std::move(model), name);
+}
+
+}  // namespace
+
+Result<Model> parse_hf_config(std::string_view text, std::string_view name, IgnoredWords& ignored) {
+    const Result<Json> json = parse_hf_object(text, name);
+    if (!json) return json.error();
+    return read_config(*json, text, name, ignored);
+}
+
+// ---- the same keys as YAML
+// ------------------------------------------------------------------------------------------------
+
+namespace {
+
+constexpr std::array<std::pair<std::string_view, std::string_view>, 2> short_names{
+    {{"dit", "DiTTransformer2DModel"}, {"unet", "UNet2DConditionModel"}}};
+
+std::string_view type_of_family(std::string_view family) {
+    for (const auto& [given, type] : short_names)
+        if (given == family) return type;
+    return is_listed_type(family) ? family : std::string_view();
+}
+
+/// As YAML 1.2 reads plain scalars.
+Json json_of_scalar(const YamlNode& node) {
+    if (node.quoted) return node.scalar;
+    const std::string& text = node.scalar;
+    if (text.empty() || text == "null" || text == "~") return nullptr;
+    if (text == "true" || text == "false") return text == "true";
+    if (const auto whole = parse_integer(text, std::numeric_limits<std::int64_t>::min() + 1,
+                                         std::numeric_limits<std::int64_t>::max()))
+        return *whole;
+    if (const auto number = parse_number(text, -1e300, 1e300)) return *number;
+    return text;
+}
+
+Json json_of(const YamlNode& node) {
+    if (node.kind == YamlNode::Kind::scalar) return json_of_scalar(node);
+    Json json = node.kind == YamlNode::Kind::map ? Json::object() : Json::array();
+    for (const YamlNode& item : node.items) json.push_back(json_of(item));
+    for (const auto& [key, member] : node.members) json[key] = json_of(member);
+    return json;
+}
+
+/// Our word for a precision in the library's.
+Status put_precision(const YamlNode& root, std::string_view file, Json& json) {
+    const YamlNode* node = root.find("precision");
+    json.erase("precision");
+    if (node == nullptr) return Done{};
+    constexpr std::array<std::pair<std::string_view, std::string_view>, 4> words{
+        {{"fp32", "float32"}, {"fp16", "float16"}, {"bf16", "bfloat16"}, {"fp8", "float8_e4m3fn"}}};
+    for (const auto& [ours, theirs] : words)
+        if (node->scalar == ours) json["dtype"] = theirs;
+    return json.contains("dtype")
+               ? Status(Done{})
+               : usage_error(fmt::format("precision '{}' is none of fp32, fp16, bf16, fp8",
+                                         printable(node->scalar, 40)),
+                             node->where(file));
+}
+
+}  // namespace
+
+bool is_listed_family(std::string_view family) { return !type_of_family(family).empty(); }
+
+std::string listed_families() {
+    std::string list = listed_types();
+    for (const auto& [given, type] : short_names) list.replace(list.find(type), type.size(), given);
+    return list;
+}
+
+Result<Model> read_listed_family(const YamlNode& root, std::string_view file,
+                                 IgnoredWords& ignored) {
+    Json json = json_of(root);
+    const std::string family = root.find("family")->scalar;
+    for (const char* ours : {"family", "name"}) json.erase(ours);
+    json["model_type"] = type_of_family(family);
+    if (Status s = put_precision(root, file, json); !s) return s.error();
+    Result<Model> model = read_config(json, "", file, ignored);
+    if (const YamlNode* name = root.find("name"); model && name != nullptr)
+        model->name = clean_model_name(name->scalar);
+    return model;
 }
 
 }  // namespace arena

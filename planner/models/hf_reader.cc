@@ -78,6 +78,15 @@ std::int64_t HfReader::integer(const Names& names, std::string_view field_key) {
     return found;
 }
 
+double HfReader::number(std::string_view key, double usual, double min, double max) {
+    const Json* value = find(key);
+    if (value == nullptr) return usual;
+    const double found = value->is_number() ? value->get<double>() : min - 1;
+    if (found >= min && found <= max) return found;
+    fail(key, fmt::format("must be a number from {} to {}, not {}", min, max, shown(*value)));
+    return usual;
+}
+
 std::optional<bool> HfReader::boolean(std::string_view key) {
     const Json* value = find(key);
     if (value == nullptr) return std::nullopt;
@@ -127,6 +136,35 @@ std::int64_t HfReader::checked(const Json& value, std::string_view key, const In
     fail(key, fmt::format("must be an integer from {} to {}, not {}", field.min, field.max,
                           shown(value)));
     return 0;
+}
+
+std::int64_t number_of(HfReader& reader, std::string_view key, std::int64_t usual,
+                       std::int64_t least, std::int64_t most) {
+    const HfReader::Json* value = reader.find(key);
+    if (value == nullptr) return usual;
+    if (value->is_number_integer() && *value >= least && *value <= most)
+        return value->get<std::int64_t>();
+    reader.fail(key, fmt::format("must be an integer from {} to {}", least, most));
+    return usual;
+}
+
+std::int64_t needed_number(HfReader& reader, std::string_view key, std::int64_t most) {
+    if (reader.find(key) == nullptr) reader.fail(key, "is missing");
+    return number_of(reader, key, 1, 1, most);
+}
+
+std::vector<std::int64_t> numbers_of(HfReader& reader, std::string_view key, std::int64_t most,
+                                     std::vector<std::int64_t> usual) {
+    const HfReader::Json* list = reader.find(key);
+    if (list == nullptr) return usual;
+    std::vector<std::int64_t> values;
+    const bool is_short = list->is_array() && !list->empty() && list->size() <= 16;
+    for (const HfReader::Json& value : is_short ? *list : HfReader::Json::array())
+        if (value.is_number_integer() && value >= 1 && value <= most)
+            values.push_back(value.get<std::int64_t>());
+    if (is_short && values.size() == list->size()) return values;
+    reader.fail(key, fmt::format("must be a list of 1 to 16 integers from 1 to {}", most));
+    return usual;
 }
 
 }  // namespace arena

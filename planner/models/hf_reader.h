@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/json.h"
 #include "base/result.h"
@@ -37,6 +38,8 @@ class HfReader {
     /// 0 when no spelling is there. Two spellings that disagree are an error. The field gives the
     /// range.
     std::int64_t integer(const Names&, std::string_view field_key);
+    /// `usual` when the key is absent.
+    double number(std::string_view key, double usual, double min, double max);
     std::optional<bool> boolean(std::string_view key);
     std::optional<std::string> text(std::string_view key);
     /// At most 10000 words; empty when absent.
@@ -54,6 +57,16 @@ class HfReader {
     std::string_view text_, name_, inside_;
     std::optional<Error> error_;
 };
+
+/// A number of the config, or the library's default of it; `least` to `most`.
+std::int64_t number_of(HfReader&, std::string_view key, std::int64_t usual, std::int64_t least = 1,
+                       std::int64_t most = std::int64_t{1} << 24);
+/// A number that the config must have.
+std::int64_t needed_number(HfReader&, std::string_view key,
+                           std::int64_t most = std::int64_t{1} << 24);
+/// A list of 1 to 16 integers from 1 to `most`, or the library's default.
+std::vector<std::int64_t> numbers_of(HfReader&, std::string_view key, std::int64_t most,
+                                     std::vector<std::int64_t> usual);
 
 /// One JSON object of at most max_model_bytes and 16 levels, no key twice at the top.
 Result<nlohmann::json> parse_hf_object(std::string_view text, std::string_view name);

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <vector>
 
 #include "base/text.h"
@@ -400,7 +401,91 @@ std::string accepted_types() {
     std::string list;
     for (const TypeRow& row : type_rows)
         list += std::string(row.model_type == "llama4_text" ? "llama4" : row.model_type) + ", ";
-    return list + "vit, convnext";
+    return list + listed_types();
+}
+
+// ---- lists of layers --------------------------------------------------------------------------
+
+void LayerWriter::layer(std::string name, std::int64_t count, double output) {
+    layers_.push_back({.name = std::move(name), .count = count, .output_bytes = output * width_});
+}
+
+void LayerWriter::add(LayerOperator::Kind kind, std::initializer_list<double> sizes, double times) {
+    LayerOperator op{kind, {}, std::llround(times)};
+    std::transform(sizes.begin(), sizes.end(), op.sizes.begin(),  // check_model() refuses 2^41
+                   [](double size) { return std::llround(std::clamp(size, 1.0, 0x1p41)); });
+    CustomLayer& layer = layers_.back();
+    layer.forward_flops += operator_flops(op);
+    const auto same = std::find_if(layer.operators.begin(), layer.operators.end(),
+                                   [&](const LayerOperator& other) {
+                                       return other.kind == op.kind && other.sizes == op.sizes;
+                                   });
+    if (same != layer.operators.end())
+        same->count += op.count;
+    else
+        layer.operators.push_back(op);
+}
+
+void LayerWriter::gemm(double rows, double n, double k, bool bias, bool keeps, double times) {
+    add(LayerOperator::Kind::gemm, {rows, n, k}, times);
+    parameters(times * (n * k + (bias ? n : 0)));
+    if (keeps) keep(times * rows * k);
+}
+
+void LayerWriter::bmm(double m, double n, double k, double batch) {
+    add(LayerOperator::Kind::bmm, {m, n, k, batch});
+}
+
+void LayerWriter::attention(double heads, double kv_heads, double tokens, double dim, bool causal) {
+    add(causal ? LayerOperator::Kind::causal_attention : LayerOperator::Kind::attention,
+        {heads, kv_heads, tokens, dim});
+    keep(2 * (heads + kv_heads) * tokens * dim);
+}
+
+void LayerWriter::cross_attention(double heads, double queries, double keys, double dim) {
+    add(LayerOperator::Kind::attention, {heads, heads, std::sqrt(queries * keys), dim});
+    keep(2 * heads * (queries + keys) * dim);
+}
+
+void LayerWriter::conv(double in, double out, double edge, double kernel, double stride,
+                       bool bias) {
+    add(LayerOperator::Kind::conv, {in, out, edge, kernel, stride});
+    parameters(in * out * kernel * kernel + (bias ? out : 0));
+    keep(in * edge * edge * stride * stride);
+}
+
+void LayerWriter::depthwise(double rows, double channels, double taps) {
+    layers_.back().forward_flops += 2 * rows * channels * taps;
+    parameters(channels * taps + channels);
+    pass(2 * rows * channels, rows * channels);
+}
+
+void LayerWriter::norm(double rows, double cols, double vectors) {
+    parameters(vectors * cols);
+    pass(2 * rows * cols, rows * cols);
+}
+
+void LayerWriter::pass(double moved, double kept) {
+    keep(kept);
+    add(LayerOperator::Kind::memory, {moved * width_});
+}
+
+void LayerWriter::loss(double rows, double classes) {
+    add(LayerOperator::Kind::loss, {rows, classes});
+    keep(rows * classes);
+}
+
+void LayerWriter::attention_block(double tokens, double hidden, double heads, double kv_heads,
+                                  double dim, bool causal, bool bias) {
+    gemm(tokens, (heads + 2 * kv_heads) * dim, hidden, bias);
+    attention(heads, kv_heads, tokens, dim, causal);
+    gemm(tokens, hidden, heads * dim, bias, false);
+}
+
+void LayerWriter::mlp(double rows, double hidden, double width, bool gated, bool bias) {
+    gemm(rows, (gated ? 2 : 1) * width, hidden, bias);
+    pass((gated ? 3 : 2) * rows * width, (gated ? 2 : 1) * rows * width);
+    gemm(rows, hidden, width, bias);
 }
 
 }  // namespace arena

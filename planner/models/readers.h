@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "base/yaml.h"
 #include "core/model.h"
 #include "core/model_fields.h"
 
@@ -38,6 +39,11 @@ Result<Model> parse_peft_config(std::string_view text, std::string_view name, Ig
                                 const ReadBase&);
 /// Whether a text is the JSON of one: it has a peft_type. O(size).
 bool looks_like_peft(std::string_view text);
+/// A family whose YAML has the keys of that model_type's config.json: t5, mamba2, unet, ...
+bool is_listed_family(std::string_view family);
+std::string listed_families();
+/// Such a YAML map, which has a family; the errors name the file alone.
+Result<Model> read_listed_family(const YamlNode& root, std::string_view file, IgnoredWords&);
 /// Our flat YAML. Unknown keys are refused; `arena.ignore` lists some that are not.
 Result<Model> parse_yaml_model(std::string_view text, std::string_view name, IgnoredWords&);
 

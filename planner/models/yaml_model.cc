@@ -49,8 +49,8 @@ Status read_family(const YamlNode& root, std::string_view file, Model& model) {
     if (!text) return text.error();
     const std::optional<Family> family = parse_family(*text);
     if (!family)
-        return usage_error(fmt::format("family '{}' is unknown; accepted: {}", printable(*text, 40),
-                                       accepted_families),
+        return usage_error(fmt::format("family '{}' is unknown; accepted: {}, {}",
+                                       printable(*text, 40), accepted_families, listed_families()),
                            node->where(file));
     model.family = *family;
     return Done{};
@@ -165,6 +165,24 @@ constexpr std::pair<const char*, double CustomLayer::*> layer_costs[] = {
     {"activation_bytes", &CustomLayer::activation_bytes},
     {"output_bytes", &CustomLayer::output_bytes}};
 
+Status read_operators(const YamlNode& layer, std::string_view file, CustomLayer& out) {
+    const YamlNode* node = layer.find("operators");
+    if (node == nullptr) return Done{};
+    if (node->kind != YamlNode::Kind::sequence || node->items.size() > max_layer_operators)
+        return usage_error(fmt::format("operators must be a list of at most {}, for example [gemm "
+                                       "1024x3072x1024, 2 memory 4194304]",
+                                       max_layer_operators),
+                           node->where(file));
+    for (const YamlNode& item : node->items) {
+        const Result<std::string> text = yaml_string(item, file, "operators", 128);
+        if (!text) return text.error();
+        const Result<LayerOperator> op = parse_layer_operator(*text);
+        if (!op) return usage_error(op.error().text, item.where(file));
+        out.operators.push_back(*op);
+    }
+    return Done{};
+}
+
 Result<CustomLayer> read_custom_layer(const YamlNode& node, std::string_view file) {
     CustomLayer layer;
     if (node.kind != YamlNode::Kind::map)
@@ -174,7 +192,7 @@ Result<CustomLayer> read_custom_layer(const YamlNode& node, std::string_view fil
             node.where(file));
     if (Status s = yaml_check_keys(node, file,
                                    {"name", "count", "forward_flops", "parameter_bytes",
-                                    "activation_bytes", "output_bytes"});
+                                    "activation_bytes", "output_bytes", "operators"});
         !s)
         return s.error();
     if (const YamlNode* name = node.find("name")) {
@@ -196,6 +214,7 @@ Result<CustomLayer> read_custom_layer(const YamlNode& node, std::string_view fil
         if (!value) return value.error();
         layer.*member = *value;
     }
+    if (Status s = read_operators(node, file, layer); !s) return s.error();
     return layer;
 }
 
@@ -243,6 +262,8 @@ Result<Model> parse_yaml_model(std::string_view text, std::string_view name,
             "a model file is a Hugging Face config.json, a flat YAML map with family, "
             "layers, hidden, heads, vocab, seq_length, or Megatron's arguments (--num-layers ...)",
             std::string(name));
+    if (const YamlNode* family = root->find("family"))
+        if (is_listed_family(family->scalar)) return read_listed_family(*root, name, ignored);
     Model model;
     if (Status s = read_family(*root, name, model); !s) return s.error();
     if (Status s = read_ignored(*root, name, ignored); !s) return s.error();

@@ -36,11 +36,12 @@ class OpBuilder {
     /// Y[m,n] = X[m,k] W^T, `batch` times; dX = dY W; dW[n,k] = dY^T X (core/profile.h fixes the
     /// layouts).
     void gemm(Precision precision, std::int64_t m, std::int64_t n, std::int64_t k,
-              std::int64_t batch = 1) {
-        forward_.push_back({{OpKind::gemm, Pass::forward, precision, {m, n, k, batch}}, 1});
-        data_gradient(precision, m, n, k, batch);
+              std::int64_t batch = 1, double count = 1) {
+        forward_.push_back({{OpKind::gemm, Pass::forward, precision, {m, n, k, batch}}, count});
+        data_gradient(precision, m, n, k, batch, count);
         backward_.push_back(
-            {{OpKind::gemm, Pass::backward, precision, {n, k, m, batch}, Gradient::weights}, 1});
+            {{OpKind::gemm, Pass::backward, precision, {n, k, m, batch}, Gradient::weights},
+             count});
     }
     /// The same where W needs no gradient.
     void gemm_of_constant(Precision precision, std::int64_t m, std::int64_t n, std::int64_t k,
@@ -57,10 +58,10 @@ class OpBuilder {
     /// k x k convolution with this stride of square images, no bias; the images' own gradient is
     /// left out for the first layer of a network.
     void convolution(Precision precision, Dims dims, std::int64_t kernel, std::int64_t stride,
-                     bool has_data_gradient = true) {
+                     bool has_data_gradient = true, double count = 1) {
         const auto add = [&](std::vector<OpCount>& list, Pass pass, std::optional<Gradient> of) {
             list.push_back(
-                {{OpKind::conv, pass, precision, dims, ConvVariant{kernel, stride, of}}, 1});
+                {{OpKind::conv, pass, precision, dims, ConvVariant{kernel, stride, of}}, count});
         };
         add(forward_, Pass::forward, {});
         if (has_data_gradient) add(backward_, Pass::backward, Gradient::data);
@@ -69,9 +70,9 @@ class OpBuilder {
 
   private:
     void data_gradient(Precision precision, std::int64_t m, std::int64_t n, std::int64_t k,
-                       std::int64_t batch) {
+                       std::int64_t batch, double count = 1) {
         backward_.push_back(
-            {{OpKind::gemm, Pass::backward, precision, {m, k, n, batch}, Gradient::data}, 1});
+            {{OpKind::gemm, Pass::backward, precision, {m, k, n, batch}, Gradient::data}, count});
     }
 
     std::vector<OpCount>&forward_, &backward_;

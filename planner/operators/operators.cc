@@ -22,18 +22,58 @@ bool is_transformer_layer(const LayerKind& kind) {
     return kind.body == Body::dense || kind.body == Body::moe;
 }
 
-/// A list entry of a custom model as an operator: FLOPs in millions, bytes in thousands, at least
-/// one of each. Forward reads the parameters, writes what backward needs and reads it once.
+/// Of FLOPs in millions or bytes in thousands: at least one.
+std::int64_t whole(double value) {
+    return static_cast<std::int64_t>(std::clamp(std::ceil(value), 1.0, 0x1p49));
+}
+
+/// One of a custom layer's operators, for a micro-batch. Bytes become a kernel that reads one
+/// element and writes one, as activations and norms do.
+void custom_operator(const LayerOperator& op, Precision precision, std::int64_t samples,
+                     OpBuilder& ops) {
+    const auto& [a, b, c, d, e] = op.sizes;
+    const double times = real(op.count);
+    const auto all = [&](std::int64_t size) { return whole(real(samples) * real(size)); };
+    const Precision plain = plain_precision(precision);
+    switch (op.kind) {
+        case LayerOperator::Kind::gemm:
+            return ops.gemm(precision, all(a), b, c, 1, times);
+        case LayerOperator::Kind::bmm:
+            return ops.gemm(plain, a, b, c, all(d), times);
+        case LayerOperator::Kind::attention:
+        case LayerOperator::Kind::causal_attention:
+            return ops.pair(
+                OpKind::attention, plain, {all(a), all(b), c, d},
+                AttentionVariant{.is_causal = op.kind == LayerOperator::Kind::causal_attention},
+                times);
+        case LayerOperator::Kind::conv:
+            return ops.convolution(plain, {samples, a, b, c}, d, e, true, times);
+        case LayerOperator::Kind::memory:
+            return ops.pair(OpKind::elementwise, plain,
+                            {samples, whole(real(a) / (2 * element_bytes(plain)))},
+                            ElementwiseKind::gelu, times);
+        case LayerOperator::Kind::loss:
+            return ops.pair(OpKind::cross_entropy, plain, {all(a), b}, {}, times);
+    }
+}
+
+/// A list entry of a custom model: its operators, and FLOPs that they do not cover. Where none are
+/// given, one operator: forward reads the parameters, writes what backward needs and reads it once.
 void custom_layer(const Model& model, Precision precision, const ShardShape& shape,
                   const LayerKind& kind, OpBuilder& ops) {
     const CustomLayer& layer = model.custom_layers[kind.index];
     const double samples = real(shape.micro_batch);
-    const double bytes = layer.parameter_bytes + 2 * samples * layer.activation_bytes;
-    const auto whole = [](double value) {
-        return static_cast<std::int64_t>(std::clamp(std::ceil(value), 1.0, 0x1p49));
-    };
-    ops.pair(OpKind::custom, precision,
-             {whole(samples * layer.forward_flops / 1e6), whole(bytes / 1e3)}, {});
+    const bool is_listed = !layer.operators.empty();
+    double flops = layer.forward_flops;
+    for (const LayerOperator& op : layer.operators) {
+        custom_operator(op, precision, shape.micro_batch, ops);
+        flops -= operator_flops(op);
+    }
+    constexpr double rounding = 0.001;
+    if (is_listed && flops <= rounding * layer.forward_flops) return;
+    const double bytes =
+        is_listed ? 0 : layer.parameter_bytes + 2 * samples * layer.activation_bytes;
+    ops.pair(OpKind::custom, precision, {whole(samples * flops / 1e6), whole(bytes / 1e3)}, {});
 }
 
 void layer(const Model& model, Precision precision, const ShardShape& shape, const LayerKind& kind,

@@ -5,6 +5,7 @@
 // appears here.
 #pragma once
 
+#include <array>
 #include <compare>
 #include <cstdint>
 #include <optional>
@@ -33,6 +34,33 @@ inline constexpr std::string_view one_of_families =
 inline constexpr std::string_view accepted_precisions = one_of_precisions.substr(7);
 inline constexpr std::string_view accepted_families = one_of_families.substr(7);
 
+/// One of the operators that a custom layer's FLOPs and bytes are of, forward, per sample; backward
+/// follows from it. `sizes`, unused ones 0, by kind:
+///   gemm              m, n, k          products with weights n x k, which all samples share: m
+///   grows
+///                                      with them
+///   bmm               m, n, k, batch   products of activations: batch grows with them
+///   attention         heads, key-value heads, tokens, head size; each token sees all
+///   causal_attention  the same; each token sees those before it
+///   conv              in and out channels, edge (height = width) of the output, kernel, stride
+///   memory            bytes that one memory-bound kernel reads and writes
+///   loss              rows, classes: softmax and cross-entropy
+struct LayerOperator {
+    enum class Kind { gemm, bmm, attention, causal_attention, conv, memory, loss };
+    Kind kind = Kind::gemm;
+    std::array<std::int64_t, 5> sizes{};
+    std::int64_t count = 1;  ///< executions
+    auto operator<=>(const LayerOperator&) const = default;
+};
+/// "gemm 1024x3072x1024", "2 memory 4194304": as files and records hold it.
+std::string to_string(const LayerOperator&);
+/// The inverse. Errors: an unknown kind, too few or many sizes, a size outside 1..2^40, a count
+/// outside 1..10^6.
+Result<LayerOperator> parse_layer_operator(std::string_view);
+/// FLOP of all executions, forward, per sample; a causal attention's as attention's.
+double operator_flops(const LayerOperator&);
+inline constexpr std::size_t max_layer_operators = 64;
+
 /// One entry of a `custom` model: `count` equal layers, per sample, forward only.
 struct CustomLayer {
     std::string name;
@@ -41,6 +69,9 @@ struct CustomLayer {
     double parameter_bytes = 0;   ///< at the model's precision
     double activation_bytes = 0;  ///< kept for backward, per sample
     double output_bytes = 0;      ///< handed to the next layer, per sample; 0 = activation_bytes
+    /// What is known of the work, priced one after the other; FLOPs beyond theirs are priced as one
+    /// more. Empty: the layer is priced as the longer of its FLOPs and its bytes.
+    std::vector<LayerOperator> operators = {};
     auto operator<=>(const CustomLayer&) const = default;
 };
 

@@ -155,9 +155,11 @@ std::string fingerprint(const Model& m) {
         if (m.*field.member != 0) facts += fmt::format("|{}={}", field.key, m.*field.member);
     if (m.capacity_factor != 0) facts += fmt::format("|capacity={:a}", m.capacity_factor);
     if (!m.blocks.empty()) facts += fmt::format("|blocks={}", fmt::join(m.blocks, ","));
-    for (const CustomLayer& layer : m.custom_layers)
+    for (const CustomLayer& layer : m.custom_layers) {
         facts += fmt::format("|{}x{:a},{:a},{:a},{:a}", layer.count, layer.forward_flops,
                              layer.parameter_bytes, layer.activation_bytes, layer.output_bytes);
+        for (const LayerOperator& op : layer.operators) facts += "," + to_string(op);
+    }
     return sha256_hex(facts);
 }
 

@@ -16,12 +16,14 @@ constexpr std::size_t max_custom_layers = 4096;
 constexpr std::size_t max_stages = 4096, max_split = 4096;
 
 Json json_of(const CustomLayer& layer) {
-    return {{"name", layer.name},
-            {"count", layer.count},
-            {"forward_flops", layer.forward_flops},
-            {"parameter_bytes", layer.parameter_bytes},
-            {"activation_bytes", layer.activation_bytes},
-            {"output_bytes", layer.output_bytes}};
+    Json json = {{"name", layer.name},
+                 {"count", layer.count},
+                 {"forward_flops", layer.forward_flops},
+                 {"parameter_bytes", layer.parameter_bytes},
+                 {"activation_bytes", layer.activation_bytes},
+                 {"output_bytes", layer.output_bytes}};
+    for (const LayerOperator& op : layer.operators) json["operators"].push_back(to_string(op));
+    return json;
 }
 
 void read(const Json& json, const std::string& where, std::optional<Error>& error,
@@ -33,6 +35,14 @@ void read(const Json& json, const std::string& where, std::optional<Error>& erro
     fields.number("parameter_bytes", out.parameter_bytes, 0, limits::number);
     fields.number("activation_bytes", out.activation_bytes, 0, limits::number);
     fields.number("output_bytes", out.output_bytes, 0, limits::number);
+    if (!fields.has("operators")) return;
+    std::vector<std::string> texts;
+    fields.texts("operators", texts, max_layer_operators);
+    for (const std::string& text : texts) {
+        const Result<LayerOperator> op = parse_layer_operator(text);
+        if (!op) return fields.refuse("operators", "a list of operators of a layer");
+        out.operators.push_back(*op);
+    }
 }
 
 Json json_of(const Link& link) {

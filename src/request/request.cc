@@ -122,7 +122,7 @@ class Reader {
 bool same_cost(const CustomLayer& a, const CustomLayer& b) {
     return a.name == b.name && a.forward_flops == b.forward_flops &&
            a.parameter_bytes == b.parameter_bytes && a.activation_bytes == b.activation_bytes &&
-           a.output_bytes == b.output_bytes;
+           a.output_bytes == b.output_bytes && a.operators == b.operators;
 }
 
 Json format_layers(const std::vector<CustomLayer>& layers) {
@@ -134,14 +134,29 @@ Json format_layers(const std::vector<CustomLayer>& layers) {
             runs.push_back(layer);
     }
     Json out = Json::array();
-    for (const CustomLayer& r : runs)
+    for (const CustomLayer& r : runs) {
         out.push_back({{"name", printable(r.name, max_name_bytes)},
                        {"count", r.count},
                        {"flops", r.forward_flops},
                        {"parameter_bytes", r.parameter_bytes},
                        {"activation_bytes", r.activation_bytes},
                        {"output_bytes", r.output_bytes}});
+        for (const LayerOperator& op : r.operators)
+            out.back()["operators"].push_back(to_string(op));
+    }
     return out;
+}
+
+Status parse_operators(const Json& list, std::vector<LayerOperator>& out) {
+    if (!list.is_array() || list.size() > max_layer_operators)
+        return record_error("model: operators is not a list of at most 64 operators");
+    for (const Json& item : list) {
+        if (!item.is_string()) return record_error("model: an operator is not text");
+        const Result<LayerOperator> op = parse_layer_operator(item.get_ref<const std::string&>());
+        if (!op) return record_error("model: " + op.error().text);
+        out.push_back(*op);
+    }
+    return Done{};
 }
 
 Status parse_layers(const Json& list, std::vector<CustomLayer>& out) {
@@ -156,6 +171,8 @@ Status parse_layers(const Json& list, std::vector<CustomLayer>& out) {
         reader.number("parameter_bytes", max_layer_cost, layer.parameter_bytes);
         reader.number("activation_bytes", max_layer_cost, layer.activation_bytes);
         reader.number("output_bytes", max_layer_cost, layer.output_bytes);
+        if (const Json* operators = reader.find("operators"))
+            reader.adopt(parse_operators(*operators, layer.operators));
         if (Status s = reader.status(); !s) return s;
         out.push_back(std::move(layer));
     }

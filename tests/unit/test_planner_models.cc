@@ -172,7 +172,7 @@ TEST(bad_hugging_face_configs_are_refused_with_the_key) {
     refused(llama_json(R"(,"num_key_value_heads":5)"), "kv_heads");
     refused(llama_json(R"(,"num_key_value_heads":0)"), "num_key_value_heads");
     refused(R"({"model_type":"llama","hidden_size":4096})", "num_hidden_layers");
-    refused(R"({"model_type":"mamba"})", "accepted: gpt2, gpt_bigcode, gpt_neox, llama");
+    refused(R"({"model_type":"rwkv"})", "accepted: gpt2, gpt_bigcode, gpt_neox, llama");
     refused(R"({"n_embd":768})", "model_type is missing");
     refused(R"({"model_type":["gpt2"]})", "model_type");
     refused("{", "JSON");
@@ -400,6 +400,31 @@ TEST(impossible_pins_are_refused) {
     for (const auto& [pin, part] : bad)
         request_refused({model, batch, env, {"gpus", "6-7"}, {"plan", pin}}, part);
     good_request({model, batch, env, {"gpus", "6-7"}, {"plan", "pp2,dp3,tp1"}});
+}
+
+TEST(a_slice_of_a_gpu_has_its_share_of_the_whole) {
+    const auto types = must(load_hardware(""));
+    const GpuType whole = must(find_hardware(types, "A100-SXM-80GB")),
+                  slice = must(find_hardware(types, "nvidia_a100-sxm4-80gb_3g.40gb"));
+    ck_assert_double_eq_tol(slice.flops.at(Precision::bf16) / whole.flops.at(Precision::bf16),
+                            42.0 / 108, 1e-9);
+    ck_assert_double_eq(slice.memory_bytes_per_s, whole.memory_bytes_per_s / 2);
+    const std::string rest =
+        "memory_gib: 9, memory_share: 0.125, gpus_per_node: 7, intra: {name: x, gb_per_s: 1, "
+        "alpha_us: 1}, inter: {name: x, gb_per_s: 1, alpha_us: 1}}\n";
+    const auto site = [&](const std::string& entry) {
+        return parse_hardware("gpu_types:\n  - {" + entry + ", " + rest, "site.yaml", types);
+    };
+    ck_assert_int_eq(must(site("name: mine, share_of: H100, sm_count: 16"))[0].sm_count, 16);
+    for (const auto& [entry, words] :
+         {std::pair("name: mine, share_of: H101, sm_count: 16", "no entry 'H101' before"),
+          std::pair("name: mine, share_of: H100, sm_count: 160", "more than the 132"),
+          std::pair("name: mine, share_of: H100, sm_count: 1, tflops: {bf16: 1}",
+                    "leave it out")}) {
+        const auto bad = site(entry);
+        ck_assert_msg(!bad.ok() && bad.error().message().find(words) != std::string::npos, "%s: %s",
+                      entry, bad.ok() ? "taken" : bad.error().message().c_str());
+    }
 }
 
 int main() { return arena::test::run_suite(); }

@@ -34,7 +34,7 @@ void refused(std::string_view text, const std::string& part) {
     ck_assert_msg(message.find(part) != std::string::npos, "'%s' lacks '%s'", message.c_str(),
                   part.c_str());
     ck_assert_msg(message.find('\n') == std::string::npos, "more than one line");
-    ck_assert_uint_lt(message.size(), 600);
+    ck_assert_uint_lt(message.size(), 700);
 }
 
 Model zoo(const char* name) { return must(find_zoo_model(name)); }
@@ -283,10 +283,10 @@ TEST(mistakes_in_json_are_told_with_line_and_column) {
 
 /// The advice for a model_type that is not known, followed to the letter.
 TEST(a_model_of_an_unknown_type_is_accepted_as_the_message_says) {
-    refused(changed(mixtral, "model_type", "\"jamba\""),
+    refused(changed(mixtral, "model_type", "\"rwkv\""),
             "(family: moe, layers, hidden, heads, experts, top_k, moe_ffn_hidden, vocab, "
             "seq_length)");
-    refused(R"({"model_type":"jamba","hidden_size":4096})",
+    refused(R"({"model_type":"rwkv","hidden_size":4096})",
             "(family: llama, layers, hidden, heads, ffn_hidden, vocab, seq_length)");
     ck_assert(good("family: moe\nlayers: 32\nhidden: 4096\nheads: 32\nexperts: 16\ntop_k: 2\n"
                    "moe_ffn_hidden: 14336\nvocab: 65536\nseq_length: 4096\n")
@@ -361,7 +361,7 @@ TEST(expert_configs_that_lack_or_contradict_are_refused) {
     refused(changed(gpt_oss, "layer_types", "3"), "layer_types");
     refused(changed(gpt_oss, "attention_bias", "false"), "attention_bias");
     refused(changed(mixtral, "num_hidden_layers", "1000000000"), "num_hidden_layers");
-    refused(changed(mixtral, "model_type", "\"jamba\""), "family custom");
+    refused(changed(mixtral, "model_type", "\"rwkv\""), "family custom");
 }
 
 TEST(yaml_models_of_every_family_are_read) {

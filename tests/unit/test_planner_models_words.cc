@@ -246,6 +246,24 @@ TEST(configs_of_every_added_type_give_the_published_parameters) {
                 R"("num_attention_heads":32,"num_key_value_heads":8,"num_hidden_layers":40,)"
                 R"("sliding_window":null,"max_position_embeddings":131072,"vocab_size":131072})"),
          23572403200, 0},
+        {"Qwen2.5-VL-7B, flat: its text model, Qwen2.5-7B",
+         config("qwen2_5_vl",
+                R"("architectures":["Qwen2_5_VLForConditionalGeneration"],"hidden_size":3584,)"
+                R"("intermediate_size":18944,"num_attention_heads":28,"num_key_value_heads":4,)"
+                R"("num_hidden_layers":28,"max_position_embeddings":128000,"vocab_size":152064,)"
+                R"("tie_word_embeddings":false,"use_sliding_window":false,"sliding_window":32768,)"
+                R"("max_window_layers":28,"vision_start_token_id":151652,"image_token_id":151655,)"
+                R"("vision_config":{"depth":32,"model_type":"qwen2_5_vl"},)"
+                R"("rope_scaling":{"type":"mrope"})"),
+         7615616512, 0},
+        {"the same in text_config, as newer releases write it",
+         config("qwen2_5_vl",
+                R"("architectures":["Qwen2_5_VLForConditionalGeneration"],"vision_config":{},)"
+                R"("text_config":{"model_type":"qwen2_5_vl_text","hidden_size":3584,)"
+                R"("intermediate_size":18944,"num_attention_heads":28,"num_key_value_heads":4,)"
+                R"("num_hidden_layers":28,"max_position_embeddings":128000,"vocab_size":152064,)"
+                R"("tie_word_embeddings":false})"),
+         7615616512, 0},
         {"ViT-B/16",
          config("vit", R"("architectures":["ViTForImageClassification"],"hidden_size":768,)"
                        R"("intermediate_size":3072,"num_attention_heads":12,)"

@@ -99,6 +99,8 @@ TEST(equal_custom_layers_travel_as_one_with_a_count) {
     r.model.family = Family::custom;
     r.model.custom_layers.assign(1000, CustomLayer{"block", 1, 1e12, 1e6, 1e5});
     r.model.custom_layers.push_back(CustomLayer{"head", 1, 1e11, 1e5, 1e4});
+    r.model.custom_layers.back().operators = {{LayerOperator::Kind::gemm, {10, 20, 30}, 2},
+                                              {LayerOperator::Kind::memory, {4096}, 1}};
     const std::string text = record(r);
     ck_assert_uint_lt(text.size(), 1000);
     const Result<Request> back = parse_record(text);
