@@ -122,6 +122,7 @@ void CudaContext::wait() {
     auto asked = start;
     cudaError_t e = cudaErrorNotReady;
     while ((e = cudaStreamQuery(stream)) == cudaErrorNotReady) {
+        (void)cudaGetLastError();  // or "not ready" is the next launch's error
         const auto now = Clock::now();
         if (now - asked < std::chrono::milliseconds(100)) {
             std::this_thread::yield();
