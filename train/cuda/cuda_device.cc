@@ -95,7 +95,7 @@ cuda::Gemm& CudaGemms::tuned(const cuda::Problem& p, const void* a, const void* 
 
 // ---- the GPU ------------------------------------------------------------------------------------
 
-CudaContext::CudaContext(int gpu) {
+CudaContext::CudaContext(int gpu) : CudaContext() {  // from here on the destructor lets go
     cudaDeviceProp properties{};
     check(cudaSetDevice(gpu), "select device");
     check(cudaGetDeviceProperties(&properties, gpu), "device properties");
