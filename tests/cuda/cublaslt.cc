@@ -130,6 +130,12 @@ soft::Floats dense(const Layout& l, Number type, const void* p, bool is_turned, 
     return out;
 }
 
+/// Larger products are timed, but not computed: what asks for one looks at the time alone.
+constexpr double most_flops = 2e9;
+/// Tiles of 128 x 128 are computed whole, and filling the pipe takes a while, as on a GPU.
+constexpr double ramp = 400;
+double whole_tiles(Size n) { return 128.0 * static_cast<double>((n + 127) / 128); }
+
 std::size_t bytes_of(const Layout& l, Number type) {
     const Size elements = (l.batch - 1) * l.stride + (l.cols - 1) * l.ld + l.rows;
     return static_cast<std::size_t>(elements) * soft::width_of(type);
@@ -158,11 +164,13 @@ const char* cublasLtGetStatusString(cublasStatus_t s) {
 }
 cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
     BEGIN_CALL;
+    soft::alive("cuBLASLt handles", 1);
     *handle = reinterpret_cast<cublasLtHandle_t>(new Handle{soft::current_device()});
     return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
     BEGIN_CALL;
+    soft::alive("cuBLASLt handles", -1);
     delete own<Handle>(handle);
     return CUBLAS_STATUS_SUCCESS;
 }
@@ -170,12 +178,14 @@ cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
 cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* layout, cudaDataType type,
                                           std::uint64_t rows, std::uint64_t cols, std::int64_t ld) {
     BEGIN_CALL;
+    soft::alive("matrix layouts", 1);
     *layout = reinterpret_cast<cublasLtMatrixLayout_t>(
         new Layout{type, static_cast<Size>(rows), static_cast<Size>(cols), ld});
     return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout) {
     BEGIN_CALL;
+    soft::alive("matrix layouts", -1);
     delete own<Layout>(layout);
     return CUBLAS_STATUS_SUCCESS;
 }
@@ -193,11 +203,13 @@ cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout,
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* operation,
                                         cublasComputeType_t compute, cudaDataType_t scale) {
     BEGIN_CALL;
+    soft::alive("descriptions of products", 1);
     *operation = reinterpret_cast<cublasLtMatmulDesc_t>(new Description{compute, scale});
     return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t operation) {
     BEGIN_CALL;
+    soft::alive("descriptions of products", -1);
     delete own<Description>(operation);
     return CUBLAS_STATUS_SUCCESS;
 }
@@ -214,11 +226,13 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t operation,
 
 cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t* preference) {
     BEGIN_CALL;
+    soft::alive("preferences", 1);
     *preference = reinterpret_cast<cublasLtMatmulPreference_t>(new Preference);
     return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t preference) {
     BEGIN_CALL;
+    soft::alive("preferences", -1);
     delete own<Preference>(preference);
     return CUBLAS_STATUS_SUCCESS;
 }
@@ -310,10 +324,15 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t oper
             soft::fault("a product's workspace is not on the device");
     };
     check_memory();
+    const double flops = 2.0 * whole_tiles(p.m) * whole_tiles(p.n) *
+                         (static_cast<double>(p.k) + ramp) * a.batch,
+                 bytes =
+                     static_cast<double>(bytes_of(a, p.a) + bytes_of(b, p.b) + bytes_of(d, p.d));
     const auto run = [=](soft::Stream&) {
         check_memory();
         if (chosen.workspace > 0)
             std::memset(workspace, 0xff, std::min<std::size_t>(chosen.workspace, 4096));
+        if (flops > most_flops) return std::memset(D, 0, bytes_of(d, p.d)), true;
         for (Size i = 0; i < a.batch; ++i) {
             const auto left = dense(a, p.a, A, o.a == CUBLAS_OP_T, i, true),
                        right = dense(b, p.b, B, o.b == CUBLAS_OP_T, i, true);
@@ -327,10 +346,6 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t oper
         }
         return true;
     };
-    const double flops = 2.0 * static_cast<double>(p.m) * static_cast<double>(p.n) *
-                         static_cast<double>(p.k) * a.batch,
-                 bytes =
-                     static_cast<double>(bytes_of(a, p.a) + bytes_of(b, p.b) + bytes_of(d, p.d));
     const double slower = chosen.id == 2 ? 1 : 1.25;
     const auto e =
         soft::enqueue(stream, {"a product", slower * soft::seconds_of_flops(flops, bytes), run});

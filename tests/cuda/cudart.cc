@@ -387,6 +387,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
     made->has_timing = (flags & cudaEventDisableTiming) == 0;
     made->device = this_device;
     events().insert(made);
+    soft::alive("events", 1);
     *event = reinterpret_cast<cudaEvent_t>(made.get());
     return cudaSuccess;
 }
@@ -396,6 +397,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
     const auto e = event_of(event);
     if (!e) return said(cudaErrorInvalidResourceHandle);
     events().erase(e);
+    soft::alive("events", -1);
     return cudaSuccess;
 }
 cudaError_t cudaEventRecord(cudaEvent_t handle, cudaStream_t stream) {
@@ -451,29 +453,34 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mo
     return cudaSuccess;
 }
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
-    BEGIN_CALL;
+    const Call call(__func__);
     const auto s = soft::stream_of(stream);
     if (!s || !s->capture) return said(cudaErrorIllegalState);
     soft::capturing_here() = nullptr;
     *graph = nullptr;
     const auto captured = std::move(s->capture);
+    if (call.failure != 0) return said(static_cast<cudaError_t>(call.failure));
     if (s->is_capture_invalid) return said(cudaErrorStreamCaptureInvalidated);
+    soft::alive("graphs", 1);
     *graph = reinterpret_cast<cudaGraph_t>(new soft::Graph(*captured));
     return cudaSuccess;
 }
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* made, cudaGraph_t graph, unsigned long long) {
     BEGIN_CALL;
+    soft::alive("executable graphs", 1);
     *made =
         reinterpret_cast<cudaGraphExec_t>(new soft::Graph(*reinterpret_cast<soft::Graph*>(graph)));
     return cudaSuccess;
 }
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
     BEGIN_CALL;
+    soft::alive("graphs", -1);
     delete reinterpret_cast<soft::Graph*>(graph);
     return cudaSuccess;
 }
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) {
     BEGIN_CALL;
+    soft::alive("executable graphs", -1);
     delete reinterpret_cast<soft::Graph*>(graph);
     return cudaSuccess;
 }

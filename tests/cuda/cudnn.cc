@@ -257,11 +257,13 @@ void cudnnGetLastErrorString(char* text, std::size_t most) {
 }
 cudnnStatus_t cudnnCreate(cudnnHandle_t* handle) {
     BEGIN_CALL;
+    alive("cuDNN handles", 1);
     *handle = reinterpret_cast<cudnnHandle_t>(new Handle{nullptr, current_device()});
     return CUDNN_STATUS_SUCCESS;
 }
 cudnnStatus_t cudnnDestroy(cudnnHandle_t handle) {
     BEGIN_CALL;
+    alive("cuDNN handles", -1);
     delete reinterpret_cast<Handle*>(handle);
     return CUDNN_STATUS_SUCCESS;
 }
@@ -281,13 +283,15 @@ cudnnStatus_t cudnnBackendCreateDescriptor(cudnnBackendDescriptorType_t type,
     const auto d = std::make_shared<Backend>();
     d->type = type;
     backends()[d.get()] = d;
+    alive("cuDNN descriptors", 1);
     *made = d.get();
     return CUDNN_STATUS_SUCCESS;
 }
 cudnnStatus_t cudnnBackendDestroyDescriptor(cudnnBackendDescriptor_t handle) {
     BEGIN_CALL;
-    return backends().erase(handle) == 1 ? CUDNN_STATUS_SUCCESS
-                                         : say(CUDNN_STATUS_BAD_PARAM, "no descriptor");
+    if (backends().erase(handle) == 0) return say(CUDNN_STATUS_BAD_PARAM, "no descriptor");
+    alive("cuDNN descriptors", -1);
+    return CUDNN_STATUS_SUCCESS;
 }
 cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t handle,
                                        cudnnBackendAttributeName_t name,

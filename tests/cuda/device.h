@@ -30,6 +30,9 @@ std::recursive_mutex& lock();
 /// ARENA_SOFT_FAIL=NAME:N=CODE fails the N-th call of NAME; CUDA codes from 700 on stay.
 int injected(const char* function);
 
+/// Counts what is made and let go; what is left is said when the process ends.
+void alive(const char* what, int change);
+
 std::int64_t setting(const char* name, std::int64_t otherwise);
 int device_count();
 int current_device();

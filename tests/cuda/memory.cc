@@ -41,7 +41,8 @@ Memory& memory() {
     return *m;
 }
 
-/// ARENA_SOFT_OPEN=1: the host may touch device memory unseen, which saves time where ranks are many.
+/// ARENA_SOFT_OPEN=1: the host may touch device memory unseen, which saves time where ranks are
+/// many.
 bool is_closed() {
     static const bool closed = setting("ARENA_SOFT_OPEN", 0) == 0;
     return closed;
@@ -78,7 +79,15 @@ void watch_faults() {
     (void)once;
 }
 
+std::map<std::string, int>& living() {
+    static auto* const all = new std::map<std::string, int>;
+    return *all;
+}
+
 void report_leaks() {
+    for (const auto& [what, count] : living())
+        if (count != 0)
+            std::fprintf(stderr, "software device: leak of %d %s\n", count, what.c_str());
     for (const auto& [at, block] : memory().blocks)
         std::fprintf(stderr, "software device: leak of %zu bytes on device %d, by %s\n",
                      block.bytes, block.device, block.by.c_str());
@@ -93,6 +102,12 @@ void check_canary(const Block& b) {
 
 }  // namespace
 
+void alive(const char* what, int change) {
+    static const int once = std::atexit(report_leaks);
+    (void)once;
+    living()[what] += change;
+}
+
 std::size_t memory_bytes() {
     return static_cast<std::size_t>(setting("ARENA_SOFT_MEMORY_MIB", 4096)) << 20;
 }
@@ -106,8 +121,7 @@ std::size_t free_bytes(int device) {
 void* allocate(int device, std::size_t bytes, const char* by) {
     watch_faults();
     Memory& m = memory();
-    static const int once = std::atexit(report_leaks);
-    (void)once;
+    alive("blocks", 0);
     const auto d = static_cast<std::size_t>(device);
     m.next.resize(static_cast<std::size_t>(device_count()));
     if (m.next[d] == 0) m.next[d] = device_base + d * device_span;
@@ -165,12 +179,14 @@ int device_of(const void* p, std::size_t bytes, const char* user) {
 
 void* allocate_pinned(std::size_t bytes) {
     void* const p = std::malloc(bytes);
+    alive("blocks of pinned memory", 1);
     std::memset(p, 0xff, bytes);
     memory().pinned[reinterpret_cast<std::uintptr_t>(p)] = bytes;
     return p;
 }
 bool release_pinned(void* p) {
     if (memory().pinned.erase(reinterpret_cast<std::uintptr_t>(p)) == 0) return false;
+    alive("blocks of pinned memory", -1);
     std::free(p);
     return true;
 }

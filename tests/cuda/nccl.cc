@@ -253,6 +253,7 @@ ncclResult_t ncclCommInitRank(ncclComm_t* comm, int ranks, ncclUniqueId id, int 
     made->directory = std::filesystem::path("/dev/shm") / id.internal;
     made->rank = rank, made->ranks = ranks, made->device = soft::current_device();
     meet(*made);
+    soft::alive("communicators", 1);
     *comm = made.release();
     return ncclSuccess;
 }
@@ -280,6 +281,7 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* made
     for (std::size_t i = 0; i < members.size(); ++i)
         if (members[i].second == comm->rank) group->rank = static_cast<int>(i);
     meet(*group);
+    soft::alive("communicators", 1);
     *made = group.release();
     return ncclSuccess;
 }
@@ -288,6 +290,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
     BEGIN_CALL;
     soft::progress_until([&] { return comm->pending == 0; }, "ncclCommDestroy");
     leave(*comm);
+    soft::alive("communicators", -1);
     delete comm;
     return ncclSuccess;
 }
@@ -296,6 +299,7 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
     comm->is_aborted = true;
     soft::progress_until([&] { return comm->pending == 0; }, "ncclCommAbort");
     leave(*comm);
+    soft::alive("communicators", -1);
     delete comm;
     return ncclSuccess;
 }

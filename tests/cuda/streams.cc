@@ -117,6 +117,7 @@ std::shared_ptr<Stream> stream_of(cudaStream_t handle) {
 
 cudaStream_t new_stream(bool is_blocking) {
     State& s = state();
+    alive("streams", 1);
     const auto handle = reinterpret_cast<cudaStream_t>(s.next += 16);
     auto made = std::make_shared<Stream>();
     made->device = current_device();
@@ -129,6 +130,7 @@ bool drop_stream(cudaStream_t handle) {
     State& s = state();
     const auto found = s.streams.find(handle);
     if (found == s.streams.end()) return false;
+    alive("streams", -1);
     if (!found->second->operations.empty()) s.leaving.push_back(found->second);
     s.streams.erase(found);
     return true;
