@@ -298,6 +298,7 @@ class NcclCommunicator final : public Communicator {
         const double until = monotonic_s() + timeout_s_;
         cudaError_t e = cudaErrorNotReady;
         while ((e = cudaEventQuery(event)) == cudaErrorNotReady) {
+            (void)cudaGetLastError();  // or "not ready" is the next launch's error
             ncclResult_t state = ncclSuccess;
             const ncclResult_t asked = ncclCommGetAsyncError(comm.get(), &state);
             const std::string lost = lost_();

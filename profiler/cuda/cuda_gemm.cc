@@ -27,12 +27,13 @@ cudaDataType_t data_type(Precision p) {
     return CUDA_R_32F;
 }
 
-cublasLtMatrixLayout_t layout_of(cudaDataType_t type, Index rows, Index cols, Index batch) {
-    cublasLtMatrixLayout_t layout = nullptr;
+/// Into `layout`, whose owner lets go of it when a call fails.
+void make_layout(cublasLtMatrixLayout_t& layout, cudaDataType_t type, Index rows, Index cols,
+                 Index batch) {
     check(cublasLtMatrixLayoutCreate(&layout, type, static_cast<std::uint64_t>(rows),
                                      static_cast<std::uint64_t>(cols), rows),
           "matrix layout");
-    if (batch == 1) return layout;
+    if (batch == 1) return;
     const auto count = static_cast<std::int32_t>(batch);
     const std::int64_t stride = rows * cols;
     check(cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count,
@@ -41,18 +42,20 @@ cublasLtMatrixLayout_t layout_of(cudaDataType_t type, Index rows, Index cols, In
     check(cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
                                            &stride, sizeof stride),
           "batch stride");
-    return layout;
 }
 
 struct Preference {
     cublasLtMatmulPreference_t handle = nullptr;
-    explicit Preference(std::size_t bytes) {
+    Preference() = default;
+    explicit Preference(std::size_t bytes) : Preference() {
         check(cublasLtMatmulPreferenceCreate(&handle), "preference");
         check(cublasLtMatmulPreferenceSetAttribute(handle, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
                                                    &bytes, sizeof bytes),
               "workspace limit");
     }
-    ~Preference() { cublasLtMatmulPreferenceDestroy(handle); }
+    ~Preference() {
+        if (handle != nullptr) cublasLtMatmulPreferenceDestroy(handle);
+    }
     Preference(const Preference&) = delete;
     Preference& operator=(const Preference&) = delete;
 };
@@ -62,7 +65,8 @@ constexpr int most_proposals = 8;
 /// Milliseconds of what is launched between two events.
 class Timer {
   public:
-    explicit Timer(cudaStream_t stream) : stream_(stream) {
+    explicit Timer(cudaStream_t stream) : Timer() {
+        stream_ = stream;
         check(cudaEventCreate(&begin_), "event");
         check(cudaEventCreate(&end_), "event");
     }
@@ -84,7 +88,8 @@ class Timer {
     }
 
   private:
-    cudaStream_t stream_;
+    Timer() = default;
+    cudaStream_t stream_ = nullptr;
     cudaEvent_t begin_ = nullptr, end_ = nullptr;
 };
 
@@ -102,7 +107,7 @@ void check(cublasStatus_t s, const char* what) {
 }
 
 Gemm::Gemm(cublasLtHandle_t handle, const Problem& p, void* workspace, std::size_t workspace_bytes)
-    : handle_(handle), workspace_(workspace), workspace_bytes_(workspace_bytes) {
+    : Gemm(handle, workspace, workspace_bytes) {  // from here on the destructor lets go
     const bool fp8 = p.precision == Precision::fp8;
     const Layout layout = fp8 ? Layout::nt : p.layout;
     const auto compute =
@@ -117,12 +122,16 @@ Gemm::Gemm(cublasLtHandle_t handle, const Problem& p, void* workspace, std::size
                                          sizeof second),
           "op B");
     const auto type = data_type(p.precision);
-    first_ = layout == Layout::nt ? layout_of(type, p.k, p.n, p.batch)
-                                  : layout_of(type, p.n, p.k, p.batch);
-    second_ = layout == Layout::tn ? layout_of(type, p.m, p.k, p.batch)
-                                   : layout_of(type, p.k, p.m, p.batch);
+    if (layout == Layout::nt)
+        make_layout(first_, type, p.k, p.n, p.batch);
+    else
+        make_layout(first_, type, p.n, p.k, p.batch);
+    if (layout == Layout::tn)
+        make_layout(second_, type, p.m, p.k, p.batch);
+    else
+        make_layout(second_, type, p.k, p.m, p.batch);
     const auto result_type = p.adds ? CUDA_R_32F : fp8 ? CUDA_R_16BF : type;
-    result_ = layout_of(result_type, p.n, p.m, p.batch);
+    make_layout(result_, result_type, p.n, p.m, p.batch);
     keep_ = p.adds ? 1 : 0;
     if (fp8) use_fast_sums();
     propose();

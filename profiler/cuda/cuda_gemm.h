@@ -48,6 +48,8 @@ class Gemm {
     void tune(cudaStream_t, const void* a, const void* b, void* c);
 
   private:
+    Gemm(cublasLtHandle_t handle, void* workspace, std::size_t bytes)
+        : handle_(handle), workspace_(workspace), workspace_bytes_(bytes) {}
     void use_fast_sums();
     void propose();
     cublasLtHandle_t handle_;

@@ -37,7 +37,8 @@ std::string driver_version() {
             w.find('.') != std::string::npos)
             return w;
     int version = 0;
-    cudaDriverGetVersion(&version);
+    if (cudaDriverGetVersion(&version) != cudaSuccess)
+        (void)cudaGetLastError();  // no failure of the next launch
     return "CUDA " + std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
 

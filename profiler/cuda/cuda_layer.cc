@@ -373,7 +373,8 @@ Body as_graph_launch(cudaStream_t stream, const Body& body) {
     }
     const std::shared_ptr<CUgraphExec_st> owner(executable,
                                                 [](cudaGraphExec_t e) { cudaGraphExecDestroy(e); });
-    return [stream, owner] { check(cudaGraphLaunch(owner.get(), stream), "launch a graph"); };
+    // the graph's kernels use the memory that the body owns
+    return [stream, owner, body] { check(cudaGraphLaunch(owner.get(), stream), "launch a graph"); };
 }
 
 }  // namespace arena::cuda

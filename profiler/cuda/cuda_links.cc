@@ -22,7 +22,8 @@ void check(cudaError_t e, const char* doing) {
 /// One GPU's part: what it sends, where it receives, when its copies began and ended.
 class Port {
   public:
-    explicit Port(int device) : device_(device) {
+    explicit Port(int device) : Port() {  // from here on the destructor lets go
+        device_ = device;
         check(cudaSetDevice(device_), "select device");
         check(cudaMalloc(&out_, copy_bytes), "buffers");
         check(cudaMalloc(&in_, copy_bytes), "buffers");
@@ -70,7 +71,8 @@ class Port {
     }
 
   private:
-    int device_;
+    Port() = default;
+    int device_ = 0;
     void *out_ = nullptr, *in_ = nullptr;
     cudaStream_t stream_ = nullptr;
     cudaEvent_t begin_ = nullptr, end_ = nullptr;

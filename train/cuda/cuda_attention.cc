@@ -74,13 +74,13 @@ class Fused {
 /// Engines by shape; null where cuDNN has none.
 class FusedAttention {
   public:
-    explicit FusedAttention(cudaStream_t stream) {
+    explicit FusedAttention(cudaStream_t stream) : FusedAttention() {
         cuda::check(cudnnCreate(&handle_), "start");
         cuda::check(cudnnSetStream(handle_, stream), "stream");
     }
     ~FusedAttention() {
         engines_.clear();
-        cudnnDestroy(handle_);
+        if (handle_ != nullptr) cudnnDestroy(handle_);
     }
     FusedAttention(const FusedAttention&) = delete;
     FusedAttention& operator=(const FusedAttention&) = delete;
@@ -97,6 +97,7 @@ class FusedAttention {
     }
 
   private:
+    FusedAttention() = default;
     cudnnHandle_t handle_ = nullptr;
     std::map<std::pair<Key, bool>, std::unique_ptr<Fused>> engines_;
 };

@@ -95,7 +95,7 @@ cuda::Gemm& CudaGemms::tuned(const cuda::Problem& p, const void* a, const void* 
 
 // ---- the GPU ------------------------------------------------------------------------------------
 
-CudaContext::CudaContext(int gpu) {
+CudaContext::CudaContext(int gpu) : CudaContext() {  // from here on the destructor lets go
     cudaDeviceProp properties{};
     check(cudaSetDevice(gpu), "select device");
     check(cudaGetDeviceProperties(&properties, gpu), "device properties");
@@ -122,6 +122,7 @@ void CudaContext::wait() {
     auto asked = start;
     cudaError_t e = cudaErrorNotReady;
     while ((e = cudaStreamQuery(stream)) == cudaErrorNotReady) {
+        (void)cudaGetLastError();  // or "not ready" is the next launch's error
         const auto now = Clock::now();
         if (now - asked < std::chrono::milliseconds(100)) {
             std::this_thread::yield();

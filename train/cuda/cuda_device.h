@@ -64,6 +64,9 @@ struct CudaContext {
     using Check = std::function<void(double waited_s)>;
     std::list<Check> checks;
     std::vector<cudaEvent_t> marks;
+
+  private:
+    CudaContext() = default;
 };
 
 /// Of two ranks and more; collective. The context outlives it.
