@@ -160,7 +160,7 @@ Result<Report> run_report(const sim::Workload& workload, const ReportOptions& gi
         if (out.mapped == 0) break;  // nothing would be Arena's
         options.elastic_share = share;
         Result<sim::Metrics> run =
-            sim::simulate(workload, fmt::format("arena, {:g} % elastic", 100 * share),
+            sim::simulate(workload, fmt::format("arena, {:g}% elastic", 100 * share),
                           &decide_arena_beside_slurm, options);
         if (!run) return run.error();
         out.runs.push_back(std::move(*run));
@@ -188,7 +188,7 @@ std::string replay_text(const sim::ReplayError& e) {
 }
 
 void print_report(const sim::Workload& workload, const Report& report) {
-    Table table({{"RUN"},
+    Table table({{"RUN", false, Wide::whole},
                  {"WAIT mean", true},
                  {"p50", true},
                  {"p90", true},
