@@ -171,6 +171,9 @@ Plan read_plan(Environment& environment) {
     plan.vpp = environment.number("ARENA_VPP", 1, "1");
     plan.cp = environment.number("ARENA_CP", 1, "1");
     plan.ep = environment.number("ARENA_EP", 1, "1");
+    plan.hsdp = environment.number("ARENA_HSDP", 0, "0");
+    if (plan.hsdp != 0 && dp % plan.hsdp != 0)
+        environment.fail(fmt::format("ARENA_HSDP={} does not divide ARENA_DP={}", plan.hsdp, dp));
     if (plan.zero_stage > 3)
         environment.fail(fmt::format("ARENA_ZERO_STAGE={} is more than 3", plan.zero_stage));
     plan.stage_layers = read_stages(environment, pp);

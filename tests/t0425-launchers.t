@@ -71,6 +71,11 @@ for words in 'charliecloud --bind=P' 'apptainer --bind=P:P:ro' 'singularity --bi
         "what $runtime has to mount"
 done
 refused 2 '--mounts docker: is none of charliecloud, apptainer' arena-args --mounts docker
+like "$(env "${plan[@]}" ARENA_DP=4 ARENA_NUM_MICRO_BATCHES=2 ARENA_ZERO_STAGE=1 ARENA_HSDP=2 arena-args megatron@0.13 | paste -sd' ')" \
+    '--num-distributed-optimizer-instances 2' 'groups of replicas that share states are told where there are words'
+refused 1 'cannot be told states shared by groups of 2 replicas' env "${plan[@]}" ARENA_DP=4 ARENA_NUM_MICRO_BATCHES=2 ARENA_ZERO_STAGE=1 ARENA_HSDP=2 \
+    arena-args megatron@0.11
+refused 2 'ARENA_HSDP=3 does not divide ARENA_DP=2' env "${plan[@]}" ARENA_HSDP=3 arena-args megatron
 refused 2 "ARENA_PP is not set to a number .empty.: is this a job of Arena's" arena-args megatron
 refused 2 'ARENA_DP is not set to a number .2;x.' env "${plan[@]}" 'ARENA_DP=2;x' arena-args megatron
 refused 2 'does not have the 2 stages' env "${plan[@]}" ARENA_STAGE_LAYERS=12 arena-args megatron

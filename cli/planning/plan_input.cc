@@ -29,7 +29,7 @@ namespace {
 
 constexpr std::string_view fixed_keys =
     "pp, dp, tp, micro_batch (or mb4, mb4x16), recompute=none|selective|full, zero=0..3, sp=0|1, "
-    "vpp, cp, ep";
+    "vpp, cp, ep, hsdp";
 
 Error fixed_error(std::string_view part) {
     return usage_error(fmt::format("\"{}\" is not understood; accepted are {}, each once",
@@ -44,6 +44,7 @@ std::int64_t* fixed_number(FixedPlan& plan, std::string_view key) {
     if (key == "vpp") return &plan.vpp;
     if (key == "cp") return &plan.cp;
     if (key == "ep") return &plan.ep;
+    if (key == "hsdp") return &plan.hsdp;
     return nullptr;
 }
 
@@ -171,7 +172,8 @@ PlanPin FixedPlan::pin() const {
                 .vpp = vpp,
                 .cp = cp,
                 .ep = ep,
-                .num_micro_batches = num_micro_batches};
+                .num_micro_batches = num_micro_batches,
+                .hsdp = hsdp};
     if (!free_recompute) pin.recompute = recompute;
     if (!free_zero) pin.zero_stage = zero;
     if (!free_sequence_parallel) pin.sequence_parallel = sequence_parallel;
@@ -253,7 +255,8 @@ Result<Plan> make_plan(const FixedPlan& fixed, const Model& model, std::int64_t 
                          .zero_stage = fixed.zero,
                          .vpp = fixed.vpp,
                          .cp = fixed.cp,
-                         .ep = fixed.ep},
+                         .ep = fixed.ep,
+                         .hsdp = fixed.hsdp},
                         spread_layers(split, layers, fixed.pp));
 }
 

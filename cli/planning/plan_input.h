@@ -45,6 +45,7 @@ struct FixedPlan {
     std::int64_t vpp = 1, cp = 1, ep = 1;  ///< each number at most limits::gpus
     Recompute recompute = Recompute::none;
     bool sequence_parallel = false;
+    std::int64_t hsdp = 0;               ///< 0 = one group
     std::int64_t num_micro_batches = 0;  ///< 0 = what the batch makes of it
     bool as_shown = false;               ///< the second grammar: partitioned as a search would
     bool free_recompute = false, free_zero = false, free_sequence_parallel = false;

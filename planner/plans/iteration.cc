@@ -19,9 +19,9 @@ constexpr double communication_error = 0.3;
 constexpr double statistic_bytes = 4;      ///< of a channel of a batch norm
 constexpr double forward_share = 1.0 / 3;  ///< a backward computes two gradients
 /// Relative error by evidence that nine of ten runs stay within: planners that measured their
-/// operators report 4 to 10 % (Arena, vTrain, Aceso). Of estimates alone: those of sources that were
-/// left out of the fit (contrib/fit-calibration --each-source; doc/benchmarks.md), where routing is
-/// never as balanced as it is taken to be; of lists of layers no run was measured.
+/// operators report 4 to 10 % (Arena, vTrain, Aceso). Of estimates alone: those of sources that
+/// were left out of the fit (contrib/fit-calibration --each-source; doc/benchmarks.md), where
+/// routing is never as balanced as it is taken to be; of lists of layers no run was measured.
 constexpr EvidenceSeconds evidence_error{0.10, 0.15, 0.25, 0.35};
 constexpr double experts_error = 0.45, listed_error = 0.50;
 
@@ -52,6 +52,9 @@ Iteration::Iteration(const PoolContext& context, const Topology& topology, const
                     ? 1
                     : slowest_node(topology.nodes, context.constants.device.node_spread)),
       replicas_(dp_group(topology, choice.dp * choice.cp, shard.shape.tp)),
+      sharing_(dp_group(topology, choice.sharing(), shard.shape.tp)),
+      groups_(dp_group(topology, choice.dp * choice.cp / choice.sharing(),
+                       shard.shape.tp * choice.sharing())),
       expert_replicas_(strided_group(topology, expert_replicas(), shard.shape.ep)) {
     if (choice.zero_stage < 3 || choice.dp * choice.cp <= 1 || shard.is_homogeneous()) return;
     zero3_s_.push_back(0);
@@ -312,6 +315,13 @@ std::int64_t Iteration::expert_replicas() const {
                : std::max<std::int64_t>(1, ranks * shard_.shape.tp / shard_.shape.ep);
 }
 
+/// Gradients are summed over the ranks that share states; of what a rank has then, its like in the
+/// other groups has the rest. All of these send at once.
+double Iteration::reduce_s(double bytes) const {
+    return reduce_scatter_s(topology_, sharing_, bytes) +
+           all_reduce_s(topology_, groups_, bytes / real(sharing_.size));
+}
+
 /// All-reduce, or reduce-scatter and gather of the weights, of these parameters.
 double Iteration::replicate_s(const Group& group, double parameters) const {
     const double gradients = exchanged_bytes(parameters);
@@ -323,6 +333,9 @@ double Iteration::replicate_s(const Group& group, double parameters) const {
 
 /// Those of dense layers and those of routed experts, which few models have.
 double Iteration::replicate_s(double dense, double routed) const {
+    if (groups_.size > 1)  // no experts are shared out beside such groups
+        return reduce_s(exchanged_bytes(dense + routed)) +
+               all_gather_s(topology_, sharing_, (dense + routed) * weight_bytes());
     return replicate_s(replicas_, dense) + (routed > 0 ? replicate_s(expert_replicas_, routed) : 0);
 }
 
@@ -333,8 +346,8 @@ double Iteration::earlier_exchanges_s(const Stage& s) const {
     if (choice_.zero_stage != 2 || choice_.micro_batches == 1) return 0;
     const double dense = exchanged_bytes(parameters(s) - s.expert_parameters),
                  routed = exchanged_bytes(s.expert_parameters);
-    const double comm = reduce_scatter_s(topology_, replicas_, dense) +
-                        (routed > 0 ? reduce_scatter_s(topology_, expert_replicas_, routed) : 0);
+    const double comm =
+        reduce_s(dense) + (routed > 0 ? reduce_scatter_s(topology_, expert_replicas_, routed) : 0);
     return real(choice_.micro_batches - 1) * behind_backward_s(s, comm);
 }
 
@@ -386,12 +399,10 @@ double Iteration::least_ends_s() const {
 Iteration::Zero3 Iteration::zero3(double parameters) const {
     const double tensors = framework_.weight_tensors,
                  part = 1 / (tensors * framework_.weight_share);
-    const double apart_s = framework_.weight_rank_s * real(replicas_.size);
-    return {tensors *
-                (all_gather_s(topology_, replicas_, part * parameters * weight_bytes()) + apart_s),
-            tensors * (reduce_scatter_s(topology_, replicas_,
-                                        part * exchanged_bytes(shard_.trained_share * parameters)) +
-                       apart_s)};
+    const double apart_s = framework_.weight_rank_s * real(sharing_.size);
+    return {
+        tensors * (all_gather_s(topology_, sharing_, part * parameters * weight_bytes()) + apart_s),
+        tensors * (reduce_s(part * exchanged_bytes(shard_.trained_share * parameters)) + apart_s)};
 }
 
 /// ZeRO-3: a layer's weights come for its forward and again for its backward, its gradients leave
@@ -435,7 +446,7 @@ double Iteration::tied_exchange_s() const {
 }
 
 double Iteration::stepped_share() const {
-    return choice_.zero_stage >= 1 ? 1 / real(choice_.dp * choice_.cp) : 1;
+    return choice_.zero_stage >= 1 ? 1 / real(choice_.sharing()) : 1;
 }
 
 double Iteration::fixed_s() const {

@@ -96,6 +96,7 @@ class Iteration {
     [[nodiscard]] double exchanged_bytes(double parameters) const;
     [[nodiscard]] double weight_bytes() const;
     [[nodiscard]] std::int64_t expert_replicas() const;
+    [[nodiscard]] double reduce_s(double bytes) const;
     [[nodiscard]] double replicate_s(const Group&, double parameters) const;
     [[nodiscard]] double replicate_s(double dense, double routed) const;
     [[nodiscard]] double exchange_s(const Stage&) const;
@@ -119,6 +120,7 @@ class Iteration {
     const FrameworkConstants& framework_;
     double slowdown_;              ///< of computing on the slowest node
     Group replicas_;               ///< ranks that hold the same dense parameters
+    Group sharing_, groups_;       ///< of these, a group that shares states; its rank's likes
     Group expert_replicas_;        ///< ... the same experts
     std::vector<double> zero3_s_;  ///< exposed in the layers before each one; empty: equal layers
 };

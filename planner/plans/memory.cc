@@ -220,7 +220,7 @@ double MemoryModel::end_state_bytes(std::int64_t zero_stage, std::int64_t ranks)
 /// Weights, gradients, optimizer state, of which experts' are sharded over their own replicas; and
 /// the activations of the micro-batches in flight.
 MemoryModel::Row MemoryModel::weights(const PlanChoice& choice, std::int64_t index) const {
-    const std::int64_t ranks = choice.dp * choice.cp;
+    const std::int64_t ranks = choice.sharing();
     const double state = state_bytes(choice.zero_stage, ranks);
     Row row{state, state};
     if (shape_.ep > 1)
@@ -255,7 +255,7 @@ MemoryModel::Extremes MemoryModel::extremes(const PlanChoice& choice,
 
 double MemoryModel::fixed_bytes(const PlanChoice& choice, std::int64_t index,
                                 const Extremes& most) const {
-    const double state = end_state_bytes(choice.zero_stage, choice.dp * choice.cp);
+    const double state = end_state_bytes(choice.zero_stage, choice.sharing());
     double bytes = reserved_bytes_ + held_parameters(choice, index) * state;
     bytes += slack_ * most.live_bytes;
     if (choice.zero_stage >= 3)

@@ -26,6 +26,9 @@ struct PlanChoice {
     Recompute recompute = Recompute::none;
     std::int64_t zero_stage = 0;
     std::int64_t vpp = 1, cp = 1, ep = 1;  ///< see Plan
+    std::int64_t hsdp = 0;                 ///< see Plan
+    /// Ranks that share ZeRO's state.
+    [[nodiscard]] std::int64_t sharing() const { return (hsdp == 0 ? dp : hsdp) * cp; }
 };
 
 struct StageMemory {

@@ -98,7 +98,7 @@ PlanFacts pinned_facts(const PlanPin& pin, const Request& request, const Capabil
     facts.pp = or_one(pin.pp), facts.tp = or_one(pin.tp), facts.vpp = or_one(pin.vpp);
     facts.cp = or_one(pin.cp), facts.ep = or_one(pin.ep);
     facts.dp = pin.dp != 0 ? pin.dp : has_replicas ? 2 * facts.ep : 1;  // as good as any
-    facts.zero = pin.zero_stage.value_or(0);
+    facts.zero = pin.zero_stage.value_or(0), facts.hsdp = pin.hsdp;
     facts.recompute = pin.recompute.value_or(Recompute::none);
     facts.sequence_parallel = pin.sequence_parallel.value_or(
         can.told.has(Feature::sp) && default_sequence_parallel(model, facts.tp));
@@ -138,6 +138,7 @@ std::string launcher_obstacle(const PlanPin& pin, const Request& request, const 
         {Feature::ep_cp, "ep1, cp1", pin.ep > 1},
         {Feature::ep_over_replicas, "ep1, an ep that divides dp", pin.ep > 1},
         {Feature::ep_part_of_tp, "ep1, a multiple of tp x cp", pin.ep > 1},
+        {Feature::hsdp, "no hsdp, with which all replicas share states", pin.hsdp != 0},
         {Feature::convolutions, "tp1", pin.tp > 1},
         {Feature::no_sp, has_no_sp ? "tp1, sp" : "tp1", pin.tp > 1},
         {Feature::tp_over_kv, "a smaller tp", pin.tp > 1},
@@ -179,6 +180,19 @@ std::string zero_obstacle(const PlanPin& pin, const Request& request, const Capa
         "the launcher {} cannot be told ZeRO {}{}; accepted: {}, or another launcher",
         launcher_of(request), zero, pin.pp > 1 ? " with pipeline stages" : "",
         accepted.empty() ? "dp1" : join(accepted, ", "));
+}
+
+/// Groups of replicas divide them, and share what ZeRO shards.
+std::string group_obstacle(const PlanPin& pin) {
+    if (pin.hsdp == 0) return {};
+    if (pin.zero_stage.value_or(1) == 0)
+        return fmt::format("hsdp{} shares ZeRO's states, and zero0 has none: give zero1 to zero3",
+                           pin.hsdp);
+    if (pin.ep > 1)
+        return fmt::format("hsdp{} beside ep{} is not priced: give ep1", pin.hsdp, pin.ep);
+    if (pin.dp % pin.hsdp != 0)
+        return fmt::format("hsdp{} does not divide the {} replicas", pin.hsdp, pin.dp);
+    return {};
 }
 
 std::string sequence_obstacle(const PlanPin& pin, const Request& request, const Capabilities& can) {
@@ -276,9 +290,9 @@ std::string pin_obstacle(const Request& request) {
     for (std::string obstacle :
          {tp_obstacle(request.model, or_one(pin.tp)), sequence_obstacle(pin, request, can),
           launcher_obstacle(pin, request, can), zero_obstacle(pin, request, can),
-          stages_obstacle(pin, request, can), batch_obstacle(pin, request.global_batch),
-          context_obstacle(pin.cp, request.model), expert_obstacle(pin, request.model),
-          interleaving_obstacle(pin, request)})
+          group_obstacle(pin), stages_obstacle(pin, request, can),
+          batch_obstacle(pin, request.global_batch), context_obstacle(pin.cp, request.model),
+          expert_obstacle(pin, request.model), interleaving_obstacle(pin, request)})
         if (!obstacle.empty()) return obstacle;
     return {};
 }

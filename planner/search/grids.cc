@@ -186,12 +186,13 @@ std::vector<Recompute> recompute_kinds(const PlanQuery& query) {
 std::vector<std::int64_t> zero_stages(const PlanQuery& query, std::int64_t stages,
                                       std::int64_t replicas) {
     std::vector<std::int64_t> list;
+    const std::int64_t least = query.pin.hsdp == 0 ? 0 : 1;  // groups share ZeRO's state
     if (const auto pinned = query.pin.zero_stage) {
-        if (replicas > 1 || *pinned == 0) list = {*pinned};
+        if ((replicas > 1 || *pinned == 0) && *pinned >= least) list = {*pinned};
         return list;
     }
-    if (replicas == 1) return {0};
-    for (std::int64_t zero = 0; zero <= 3; ++zero)
+    if (replicas == 1) return least == 0 ? std::vector<std::int64_t>{0} : list;
+    for (std::int64_t zero = least; zero <= 3; ++zero)
         if (query.can.searches_zero(zero, stages)) list.push_back(zero);
     return list;
 }
@@ -200,7 +201,7 @@ PlanFacts facts_of(const Model& model, const ShardShape& shape, const PlanChoice
     PlanFacts facts = facts_of(model);
     facts.pp = choice.stages, facts.dp = choice.dp, facts.tp = shape.tp;
     facts.cp = shape.cp, facts.ep = shape.ep, facts.vpp = choice.vpp,
-    facts.zero = choice.zero_stage;
+    facts.zero = choice.zero_stage, facts.hsdp = choice.hsdp;
     facts.micro_batches = choice.micro_batches;
     facts.recompute = choice.recompute;
     facts.sequence_parallel = shape.sequence_parallel;
@@ -215,6 +216,7 @@ Split split_grid(const PlanQuery& query, const NodeShape& shape, std::int64_t st
     const std::int64_t dp = gpus / each;
     if (query.pin.dp != 0 && query.pin.dp != dp) return {};
     if (dp * shard.cp * shard.tp % shard.ep != 0) return {};
+    if (query.pin.hsdp != 0 && (dp % query.pin.hsdp != 0 || shard.ep > 1)) return {};
     if (query.global_batch % (dp * shard.micro_batch) != 0) return {};
     const std::int64_t micro_batches = query.global_batch / (dp * shard.micro_batch);
     const std::int64_t pinned = query.pin.num_micro_batches;
@@ -236,6 +238,7 @@ Plan uniform_plan(const ShardShape& shape, const PlanChoice& choice,
     plan.vpp = choice.vpp;
     plan.cp = choice.cp;
     plan.ep = choice.ep;
+    plan.hsdp = choice.hsdp;
     return plan;
 }
 

@@ -251,6 +251,19 @@ void add_whole_layers(const PoolContext& context, const ShardShape& shape, Opera
         }
 }
 
+/// Groups of replicas share what ZeRO shards.
+Status check_sharding(const Plan& plan) {
+    if (plan.zero_stage < 0 || plan.zero_stage > 3) return usage_error("zero_stage must be 0 to 3");
+    const bool is_sound =
+        plan.hsdp == 0 || (plan.hsdp > 0 && plan.dp() % plan.hsdp == 0 && plan.zero_stage > 0 &&
+                           plan.ep <= 1 && !is_mixed(plan));
+    return is_sound
+               ? Status(Done{})
+               : usage_error(fmt::format("hsdp{} wants a dp that is a multiple of it, the same "
+                                         "on each stage, ZeRO 1 to 3, and ep1",
+                                         plan.hsdp));
+}
+
 Status check_shape(const Model& model, std::int64_t global_batch, const Grid& grid,
                    const Plan& plan) {
     const std::int64_t layers =
@@ -286,7 +299,7 @@ Status check_shape(const Model& model, std::int64_t global_batch, const Grid& gr
         return usage_error(
             fmt::format("dp * micro_batch * num_micro_batches = {} must be the batch {}",
                         plan.dp() * plan.micro_batch * plan.num_micro_batches, global_batch));
-    if (plan.zero_stage < 0 || plan.zero_stage > 3) return usage_error("zero_stage must be 0 to 3");
+    if (Status status = check_sharding(plan); !status) return status;
     if (plan.vpp < 1 || (plan.vpp > 1 && plan.pp() == 1))
         return usage_error("vpp needs at least 2 pipeline stages; accepted: 1");
     const std::int64_t fewest =
@@ -463,7 +476,8 @@ Plan with_best_layers(const Model& model, std::int64_t global_batch, const Grid&
                             .recompute = plan.recompute,
                             .zero_stage = plan.zero_stage,
                             .cp = plan.cp,
-                            .ep = plan.ep};
+                            .ep = plan.ep,
+                            .hsdp = plan.hsdp};
     search.partition_fixed({grid.nodes, grid.gpus_per_node}, shape, choice, plan.stage_layers);
     return plan;
 }

@@ -159,7 +159,8 @@ void PoolSearch::list_candidates_of(std::uint32_t at, const NodeShape& nodes, st
                                         .zero_stage = zero,
                                         .vpp = vpp,
                                         .cp = shape.cp,
-                                        .ep = shape.ep};
+                                        .ep = shape.ep,
+                                        .hsdp = query_.pin.hsdp};
                 if (can_be_told(shape, choice))
                     open_.push_back({lower_bound_s(shard(at, nodes), choice), at, choice});
             }
@@ -186,7 +187,7 @@ double PoolSearch::lower_bound_s(const Shard& shard, const PlanChoice& choice) c
     const double longest = shard.is_homogeneous()
                                ? shard.seconds(choice.recompute, {0, most}).total()
                                : std::max(mean, shard.slowest_layer_s(choice.recompute));
-    const double share = choice.zero_stage >= 1 ? 1 / real(choice.dp * choice.cp) : 1;
+    const double share = choice.zero_stage >= 1 ? 1 / real(choice.sharing()) : 1;
     const double held =
         shard.is_homogeneous() ? real(most) : real(query_.model.layers) / real(choice.stages);
     const double step =
@@ -380,7 +381,8 @@ bool PoolSearch::fits_anywhere(const ShardShape& shape) {
                                             .recompute = recompute,
                                             .zero_stage = zero,
                                             .cp = shape.cp,
-                                            .ep = shape.ep};
+                                            .ep = shape.ep,
+                                            .hsdp = query_.pin.hsdp};
                     double wanted = 0;
                     if (can_be_told(shape, choice) && layers_.fit(memory, choice, wanted))
                         return true;

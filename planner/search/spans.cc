@@ -55,7 +55,8 @@ Estimate price_on(const PoolContext& context, const Topology& topology, const Pl
                             .zero_stage = plan.zero_stage,
                             .vpp = plan.vpp,
                             .cp = plan.cp,
-                            .ep = plan.ep};
+                            .ep = plan.ep,
+                            .hsdp = plan.hsdp};
     return price_stages(context, topology, shard, choice, plan.stage_layers);
 }
 

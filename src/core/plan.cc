@@ -20,13 +20,14 @@ struct PinKey {
     std::string_view name;
     std::int64_t PlanPin::*field;
 };
-constexpr std::array<PinKey, 7> pin_keys{{{"pp", &PlanPin::pp},
+constexpr std::array<PinKey, 8> pin_keys{{{"pp", &PlanPin::pp},
                                           {"dp", &PlanPin::dp},
                                           {"tp", &PlanPin::tp},
                                           {"mb", &PlanPin::micro_batch},
                                           {"vpp", &PlanPin::vpp},
                                           {"cp", &PlanPin::cp},
-                                          {"ep", &PlanPin::ep}}};
+                                          {"ep", &PlanPin::ep},
+                                          {"hsdp", &PlanPin::hsdp}}};
 
 /// False where it is set already.
 template <typename T>
@@ -117,6 +118,7 @@ std::string short_form(const Plan& plan) {
     }
     if (plan.recompute != Recompute::none) text += fmt::format(",{}", to_string(plan.recompute));
     if (plan.zero_stage != 0) text += fmt::format(",zero{}", plan.zero_stage);
+    if (plan.hsdp != 0) text += fmt::format(",hsdp{}", plan.hsdp);
     return plan.sequence_parallel ? text + ",sp" : text;
 }
 
@@ -156,7 +158,8 @@ Result<PlanPin> parse_plan_pin(std::string_view text) {
                 "told: give one dp and one tp, for example pp2,dp2,tp1",
                 printable(text)));
         return usage_error(fmt::format(
-            "plan \"{}\" is not understood; accepted are pp, dp, tp, mb, vpp, cp and ep, each once "
+            "plan \"{}\" is not understood; accepted are pp, dp, tp, mb, vpp, cp, ep and hsdp, "
+            "each once "
             "with a number of 1 to {}, mb also as mb4x16, one of none, selective and full, zero0 "
             "to "
             "zero3, sp and sp0, for example pp2,dp2,tp1",
@@ -195,7 +198,7 @@ bool matches(const PlanPin& pin, const Plan& plan) {
     return agrees(pin.pp, plan.pp()) && all_equal_to(pin.dp, plan.stage_dp) &&
            all_equal_to(pin.tp, plan.stage_tp) && agrees(pin.micro_batch, plan.micro_batch) &&
            agrees(pin.num_micro_batches, plan.num_micro_batches) && agrees(pin.vpp, plan.vpp) &&
-           agrees(pin.cp, plan.cp) && agrees(pin.ep, plan.ep) &&
+           agrees(pin.cp, plan.cp) && agrees(pin.ep, plan.ep) && agrees(pin.hsdp, plan.hsdp) &&
            pin.recompute.value_or(plan.recompute) == plan.recompute &&
            pin.zero_stage.value_or(plan.zero_stage) == plan.zero_stage &&
            pin.sequence_parallel.value_or(plan.sequence_parallel) == plan.sequence_parallel;

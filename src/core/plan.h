@@ -58,6 +58,9 @@ struct Plan {
     std::int64_t cp = 1;   ///< context parallel: ranks that share the tokens of one sample
     std::int64_t ep =
         1;  ///< expert parallel: ranks, of a stage's dp * cp * tp, that share the experts
+    /// Replicas that share ZeRO's state among them, a group of neighbours; groups exchange what
+    /// they reduced (hybrid sharding). 0 = all replicas are one group.
+    std::int64_t hsdp = 0;
 
     [[nodiscard]] std::int64_t pp() const { return static_cast<std::int64_t>(stage_layers.size()); }
     [[nodiscard]] std::int64_t dp() const { return stage_dp.empty() ? 1 : stage_dp.front(); }
@@ -68,14 +71,14 @@ struct Plan {
 
 /// The one spelling of a plan, wherever it is shown and given: "pp2,dp2,tp1,mb4x16": micro-batch 4,
 /// 16 of them; then what a default Plan has not: vpp2, cp2, ep2, selective or full, zero1 to zero3,
-/// sp. All but the layers, which follow from it. parse_plan_pin() reads it back, but for stages
-/// that differ in dp or tp ("dp2+1").
+/// hsdp8, sp. All but the layers, which follow from it. parse_plan_pin() reads it back, but for
+/// stages that differ in dp or tp ("dp2+1").
 std::string short_form(const Plan&);
 /// "4xa40" for one node, "2x4xa40" for two nodes of four, "3+1xa40" for nodes that differ.
 std::string short_form(const Grid&);
 
 /// What a user fixed with --arena-plan or Comment=arena:plan=...: 0 or nothing = free.
-/// Grammar: words joined by commas, each kind once: pp dp tp mb vpp cp ep with a number
+/// Grammar: words joined by commas, each kind once: pp dp tp mb vpp cp ep hsdp with a number
 /// of 1..limits::gpus, mb4x16, none selective full, zero0..zero3, sp (sp1) sp0; e.g. "pp2,dp2,tp1".
 /// With pp, dp, tp and mb4x16 it is short_form(): what is not named is not free then, but as in a
 /// default Plan.
@@ -85,6 +88,7 @@ struct PlanPin {
     std::optional<Recompute> recompute = {};
     std::optional<std::int64_t> zero_stage = {};
     std::optional<bool> sequence_parallel = {};
+    std::int64_t hsdp = 0;  ///< 0: one group, the search tries no others
     /// GPUs that a plan takes a multiple of: the product of the pinned pp, dp, tp and cp; at most
     /// 2^40.
     [[nodiscard]] std::int64_t gpus() const;

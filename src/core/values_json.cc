@@ -198,20 +198,22 @@ void read(const Json& json, const std::string& where, std::optional<Error>& erro
 }
 
 Json json_of(const Plan& plan) {
-    return {{"pp", plan.pp()},
-            {"dp", plan.dp()},
-            {"tp", plan.tp()},
-            {"micro_batch", plan.micro_batch},
-            {"num_micro_batches", plan.num_micro_batches},
-            {"recompute", to_string(plan.recompute)},
-            {"zero_stage", plan.zero_stage},
-            {"sequence_parallel", plan.sequence_parallel},
-            {"vpp", plan.vpp},
-            {"cp", plan.cp},
-            {"ep", plan.ep},
-            {"stage_layers", plan.stage_layers},
-            {"stage_dp", plan.stage_dp},
-            {"stage_tp", plan.stage_tp}};
+    Json json = {{"pp", plan.pp()},
+                 {"dp", plan.dp()},
+                 {"tp", plan.tp()},
+                 {"micro_batch", plan.micro_batch},
+                 {"num_micro_batches", plan.num_micro_batches},
+                 {"recompute", to_string(plan.recompute)},
+                 {"zero_stage", plan.zero_stage},
+                 {"sequence_parallel", plan.sequence_parallel},
+                 {"vpp", plan.vpp},
+                 {"cp", plan.cp},
+                 {"ep", plan.ep},
+                 {"stage_layers", plan.stage_layers},
+                 {"stage_dp", plan.stage_dp},
+                 {"stage_tp", plan.stage_tp}};
+    if (plan.hsdp != 0) json["hsdp"] = plan.hsdp;
+    return json;
 }
 
 void read(const Json& json, const std::string& where, std::optional<Error>& error, Plan& out) {
@@ -225,6 +227,7 @@ void read(const Json& json, const std::string& where, std::optional<Error>& erro
          {std::pair{"vpp", &Plan::vpp}, {"cp", &Plan::cp}, {"ep", &Plan::ep}}) {
         if (fields.has(key)) fields.integer(key, out.*field, 1, limits::gpus);
     }
+    if (fields.has("hsdp")) fields.integer("hsdp", out.hsdp, 0, limits::gpus);
     fields.integers("stage_layers", out.stage_layers, 0, limits::gpus, max_stages);
     fields.integers("stage_dp", out.stage_dp, 1, limits::gpus, max_stages);
     fields.integers("stage_tp", out.stage_tp, 1, limits::gpus, max_stages);

@@ -70,6 +70,7 @@ constexpr std::array<FeatureFact, feature_count> facts_table = {{
     {Feature::lora_mlp, "lora-mlp", "adapters (LoRA of rank {rank}), those of MLPs among them"},
     {Feature::lora_targets, "lora-targets", "adapters (LoRA of rank {rank}) on {targets}"},
     {Feature::base_bits, "base-bits", "frozen weights of {bits} bits"},
+    {Feature::hsdp, "hsdp", "states shared by groups of {hsdp} replicas"},
 }};
 constexpr bool is_in_order() {
     for (std::size_t i = 0; i < feature_count; ++i)
@@ -204,6 +205,7 @@ PlanFacts facts_of(const Model& model, const Plan& plan) {
     PlanFacts facts = facts_of(model);
     facts.pp = plan.pp(), facts.dp = plan.dp(), facts.tp = plan.tp();
     facts.cp = plan.cp, facts.ep = plan.ep, facts.vpp = plan.vpp, facts.zero = plan.zero_stage;
+    facts.hsdp = plan.hsdp;
     facts.micro_batches = plan.num_micro_batches;
     facts.recompute = plan.recompute;
     facts.sequence_parallel = plan.sequence_parallel;
@@ -243,6 +245,7 @@ FeatureSet needs(const PlanFacts& f) {
     add_adapters(set, f);
     add_if(set, f.pp > f.micro_batches, Feature::short_pipeline);
     add_if(set, f.mixed, Feature::mixed);
+    add_if(set, f.hsdp != 0 && f.hsdp != f.dp, Feature::hsdp);
     return set;
 }
 
@@ -261,7 +264,8 @@ std::string describe(Feature feature, const PlanFacts& f) {
         fmt::arg("cp", f.cp), fmt::arg("ep", f.ep), fmt::arg("vpp", f.vpp), fmt::arg("pp", f.pp),
         fmt::arg("mbs", f.micro_batches), fmt::arg("kv", f.kv_heads),
         fmt::arg("layers", fmt::join(f.stage_layers, ",")), fmt::arg("rank", f.lora_rank),
-        fmt::arg("bits", f.base_bits), fmt::arg("targets", lora_target_names(f.lora_targets, ", ")),
+        fmt::arg("bits", f.base_bits), fmt::arg("hsdp", f.hsdp),
+        fmt::arg("targets", lora_target_names(f.lora_targets, ", ")),
         fmt::arg("precision", to_string(f.precision)));
 }
 

@@ -69,6 +69,7 @@ enum class Feature : std::uint8_t {
     lora_mlp,
     lora_targets,
     base_bits,
+    hsdp,
     count,
 };
 inline constexpr std::size_t feature_count = static_cast<std::size_t>(Feature::count);
@@ -123,6 +124,7 @@ bool expresses(LayerSplit, std::span<const std::int64_t> stage_layers);
 /// and what of its model matters.
 struct PlanFacts {
     std::int64_t pp = 1, dp = 1, tp = 1, cp = 1, ep = 1, vpp = 1, zero = 0;
+    std::int64_t hsdp = 0;  ///< as Plan::hsdp
     std::int64_t micro_batches = 1;
     Recompute recompute = Recompute::none;
     bool sequence_parallel = false, mixed = false;

@@ -34,6 +34,9 @@ std::string layout(const PlanWords& w) {
 
 std::int64_t world(const PlanWords& w) { return w.facts.pp * w.facts.dp * w.facts.tp * w.facts.cp; }
 
+/// Replicas of a group that shares states.
+std::int64_t group(const PlanWords& w) { return w.facts.hsdp == 0 ? w.facts.dp : w.facts.hsdp; }
+
 constexpr Placeholder placeholders[] = {
     {"pp", false, [](const PlanWords& w) { return number(w.facts.pp); }},
     {"dp", false, [](const PlanWords& w) { return number(w.facts.dp); }},
@@ -42,6 +45,8 @@ constexpr Placeholder placeholders[] = {
     {"ep", false, [](const PlanWords& w) { return number(w.facts.ep); }},
     {"vpp", false, [](const PlanWords& w) { return number(w.facts.vpp); }},
     {"zero", false, [](const PlanWords& w) { return number(w.facts.zero); }},
+    {"group", false, [](const PlanWords& w) { return number(group(w)); }},
+    {"groups", false, [](const PlanWords& w) { return number(w.facts.dp / group(w)); }},
     {"lora_rank", false, [](const PlanWords& w) { return number(w.facts.lora_rank); }},
     {"mb", false, [](const PlanWords& w) { return number(w.micro_batch); }},
     {"nmb", false, [](const PlanWords& w) { return number(w.facts.micro_batches); }},

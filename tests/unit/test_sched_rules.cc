@@ -449,6 +449,16 @@ TEST(each_launcher_is_told_the_plan_in_its_own_words) {
         "--parallelism.pipeline_parallel_last_stage_less_layers 0 "
         "--parallelism.fsdp_reshard_after_forward never --activation_checkpoint.mode none "
         "--training.mixed_precision_param bfloat16");
+    plan.stage_dp = {4, 4}, plan.hsdp = 2;
+    ck_assert(launcher_arguments(request, plan)
+                  .find("replicate_degree 2 --parallelism.data_parallel_"
+                        "shard_degree 2 ") != std::string::npos);
+    request.launcher = "megatron";
+    ck_assert(launcher_arguments(request, plan).find("--num-distributed-optimizer-instances 2") !=
+              std::string::npos);
+    request.launcher = "megatron-deepspeed";
+    ck_assert(launcher_arguments(request, plan).empty());  // it has no words for groups
+    plan.stage_dp = {2, 2}, plan.hsdp = 0;
     plan.vpp = 3, plan.cp = 2, plan.ep = 4;
     told("megatron",
          "--tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 --micro-batch-size 4 "

@@ -60,6 +60,13 @@ TEST(short_forms_are_the_words_of_admin_comment) {
     ck_assert_int_eq(plan.gpus(), 4);
     plan.vpp = 3, plan.cp = 2, plan.ep = 4;
     assert_text(short_form(plan), "pp2,dp2+1,tp1+2,mb4x16,vpp3,cp2,ep4");
+    Plan grouped = uniform_plan();
+    grouped.zero_stage = 3, grouped.hsdp = 2;
+    assert_text(short_form(grouped), "pp2,dp2,tp1,mb4x16,zero3,hsdp2");
+    ck_assert(parse_plan_json(to_json(grouped)).value() == grouped);
+    ck_assert(matches(*parse_plan_pin(short_form(grouped)), grouped));
+    ck_assert(!matches(*parse_plan_pin("hsdp4"), grouped));
+    assert_text(to_string(*parse_plan_pin("dp8,hsdp4")), "dp8,hsdp4");
     ck_assert_int_eq(plan.gpus(), 8);  // experts are shared out over ranks that are there anyway
     ck_assert(parse_plan_json(to_json(plan)).value() == plan);
 }

@@ -70,6 +70,7 @@ std::vector<std::string> launch_environment(const Request& request, const Offer&
         fmt::format("ARENA_GPU_TYPE={}", offer.grid.gpu_type),
         fmt::format("ARENA_PLAN={}", to_json(offer)),
     };
+    if (plan.hsdp != 0) environment.push_back(fmt::format("ARENA_HSDP={}", plan.hsdp));
     if (is_adapted(request.model)) {
         const PlanFacts facts = facts_of(request.model);
         environment.push_back("ARENA_LORA_TARGETS=" + lora_parts(facts));
