@@ -194,7 +194,7 @@ EXTRA_DIST += $(black_box_tests) \
 	tests/bench/launcher_parsers/torchtitan.py \
 	tests/bench/launcher_parsers/torchtitan_dev.py \
 	# end
-clean-local: clean-stage
+clean-local: clean-stage clean-soft-gpu
 .PHONY: clean-stage
 clean-stage:
 	rm -rf stage stage.log .stage.lock .machine.lock

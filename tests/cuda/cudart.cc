@@ -64,6 +64,7 @@ bool is_over(const Stream& s) { return s.operations.empty(); }
 /// Programming guide, "Default stream": it does not wait for streams that are not blocking.
 void wait_for_null_stream(const char* who) {
     const auto null = soft::stream_of(nullptr);
+    soft::run_alone(*null);
     soft::progress_until([&] { return is_over(*null); }, who);
 }
 
@@ -297,8 +298,9 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
     if (to_host && !soft::is_pinned(to, bytes) && s->capture)
         return breaks_capture(), said(cudaErrorStreamCaptureUnsupported);
     const auto e = soft::enqueue(stream, copying(c));
-    if (e == cudaSuccess && to_host && !soft::is_pinned(to, bytes))
-        soft::progress_until([&] { return is_over(*s); }, "a copy to pageable memory");
+    if (e != cudaSuccess || !to_host || soft::is_pinned(to, bytes)) return said(e);
+    soft::run_alone(*s);
+    soft::progress_until([&] { return is_over(*s); }, "a copy to pageable memory");
     return said(e);
 }
 cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
@@ -353,6 +355,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
     const auto s = soft::stream_of(stream);
     if (!s) return said(cudaErrorInvalidResourceHandle);
     if (s->capture) return s->is_capture_invalid = true, said(cudaErrorStreamCaptureUnsupported);
+    soft::run_alone(*s);
     soft::progress_until([&] { return is_over(*s); }, __func__);
     return cudaSuccess;
 }

@@ -99,6 +99,8 @@ cudaError_t enqueue(cudaStream_t, Operation);
 bool progress();
 /// The same for somebody who asks again and again: gives others time where nothing could go on.
 void progress_or_pause();
+/// One stream alone, as far as it goes.
+void run_alone(Stream&);
 /// Until `done`; what cannot go on for 120 s ends the process.
 void progress_until(const std::function<bool()>& done, const char* who);
 /// The stream whose capture this thread began: it forbids calls that are not for a stream.

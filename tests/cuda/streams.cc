@@ -153,6 +153,10 @@ cudaError_t enqueue(cudaStream_t handle, Operation operation) {
     return cudaSuccess;
 }
 
+void run_alone(Stream& s) {
+    while (run_some(s)) continue;
+}
+
 bool progress() {
     State& s = state();
     std::vector<std::shared_ptr<Stream>> all = s.leaving;

@@ -25,6 +25,12 @@ struct Blas {
         cuda::check(cublasLtCreate(&handle), "create");
         cuda::check(cudaMalloc(&workspace, bytes), "workspace");
     }
+    ~Blas() {
+        cudaFree(workspace);
+        cublasLtDestroy(handle);
+    }
+    Blas(const Blas&) = delete;
+    Blas& operator=(const Blas&) = delete;
 };
 
 void gemms(const Blas& blas, Type t) {
