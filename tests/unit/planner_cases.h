@@ -17,12 +17,11 @@
 #include "planner/models/model.h"
 #include "planner/models/readers.h"
 #include "planner/operators/operators.h"
+#include "planner/search/budget.h"
 #include "planner/search/planner.h"
 #include "suite.h"
 
 namespace arena::test {
-
-inline constexpr double infinity = std::numeric_limits<double>::infinity();
 
 inline std::uint64_t seed() {
     const char* text = std::getenv("ARENA_SEED");
