@@ -83,6 +83,7 @@ cuda::Gemm& CudaGemms::tuned(const cuda::Problem& p, const void* a, const void* 
     auto& gemm = gemms_[key];
     if (gemm) return *gemm;
     gemm = std::make_unique<cuda::Gemm>(blas_, p, workspace_.get(), workspace_bytes);
+    wait_();
     if (!p.adds) {
         gemm->tune(stream_, a, b, c);
         return *gemm;
@@ -335,7 +336,7 @@ class CudaDevice final : public Device {
 
   private:
     CudaContext gpu_;
-    CudaGemms gemms_{gpu_.stream, gpu_.blas};
+    CudaGemms gemms_{gpu_.stream, gpu_.blas, [this] { gpu_.wait(); }};
     CudaAttention attention_{gpu_.stream, gemms_};
 };
 

@@ -13,6 +13,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "profiler/cuda/cuda_gemm.h"
@@ -29,9 +30,11 @@ using CudaMemory = std::unique_ptr<void, CudaFree>;
 CudaMemory cuda_memory(std::size_t bytes);
 
 /// GEMMs by problem; each is tuned when it is first run, as the profiler does before it measures.
+/// `wait` comes before: tuning waits for the stream without an eye on the other ranks.
 class CudaGemms {
   public:
-    CudaGemms(cudaStream_t stream, cublasLtHandle_t blas) : stream_(stream), blas_(blas) {}
+    CudaGemms(cudaStream_t stream, cublasLtHandle_t blas, std::function<void()> wait)
+        : stream_(stream), blas_(blas), wait_(std::move(wait)) {}
     void run(const cuda::Problem&, const void* a, const void* b, void* c);
 
   private:
@@ -39,6 +42,7 @@ class CudaGemms {
     cuda::Gemm& tuned(const cuda::Problem&, const void* a, const void* b, void* c);
     cudaStream_t stream_;
     cublasLtHandle_t blas_;
+    std::function<void()> wait_;
     CudaMemory workspace_ = cuda_memory(workspace_bytes);
     std::map<std::array<Index, 6>, std::unique_ptr<cuda::Gemm>> gemms_;
 };
