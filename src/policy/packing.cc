@@ -89,8 +89,7 @@ void Packing::count(NodeIndex index, std::int64_t gpus) {
         rooms_[type].free_of_leaf[fabric().leaf_of(index)] += gpus;
 }
 
-Packing::Boots Packing::boots_for(const Task& task, const Choice& choice) const {
-    if (!any_boots()) return {};
+Packing::Boots Packing::count_boots(const Task& task, const Choice& choice) const {
     const Asleep& asleep = asleep_[static_cast<std::size_t>(choice.type)];
     std::int64_t short_by = choice.gpus - (free_gpus(choice.type) - asleep.gpus);
     if (task.runs()) {
@@ -103,9 +102,8 @@ Packing::Boots Packing::boots_for(const Task& task, const Choice& choice) const 
     return {asleep.longest_s, nodes * asleep.longest_s};
 }
 
-Packing::Boots Packing::boots_of(const Task& task, std::span<const NodeIndex> nodes) const {
+Packing::Boots Packing::sum_boots(const Task& task, std::span<const NodeIndex> nodes) const {
     Boots boots;
-    if (!any_boots()) return boots;
     for (const NodeIndex n : nodes) {
         const double boot_s = problem_->snapshot().nodes[n].boot_s;
         if (boot_s <= 0 || std::ranges::find(task.job->nodes, n) != task.job->nodes.end()) continue;

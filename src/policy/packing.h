@@ -112,9 +112,13 @@ class Packing {
     };
     /// What the choice needs where fewer GPUs are free on nodes that are up, those counted that the
     /// task holds. By count alone: no less may be needed where these are in pieces.
-    [[nodiscard]] Boots boots_for(const Task&, const Choice&) const;
+    [[nodiscard]] Boots boots_for(const Task& task, const Choice& choice) const {
+        return any_boots() ? count_boots(task, choice) : Boots{};
+    }
     /// Of these nodes, but those that the task holds.
-    [[nodiscard]] Boots boots_of(const Task&, std::span<const NodeIndex> nodes) const;
+    [[nodiscard]] Boots boots_of(const Task& task, std::span<const NodeIndex> nodes) const {
+        return any_boots() ? sum_boots(task, nodes) : Boots{};
+    }
     /// Any node sleeps.
     [[nodiscard]] bool any_boots() const { return !asleep_.empty(); }
 
@@ -146,6 +150,8 @@ class Packing {
     [[nodiscard]] const Fabric& fabric() const { return problem_->fabric(); }
 
   private:
+    [[nodiscard]] Boots count_boots(const Task&, const Choice&) const;
+    [[nodiscard]] Boots sum_boots(const Task&, std::span<const NodeIndex> nodes) const;
     struct Free {
         std::int64_t gpus, cpus, memory_mb;
         std::int32_t type;

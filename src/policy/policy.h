@@ -54,7 +54,7 @@ struct PolicyOptions {
     /// it, and once.
     double window_s = 300;
     bool any_layout = false;  ///< an offer holds for every equal split of its GPUs over nodes
-    bool explain = true;      ///< fill Decision::waiting, and Action::reason always
+    bool explain = true;      ///< fill Decision::waiting, and each Action::reason
     bool operator==(const PolicyOptions&) const = default;
 };
 

@@ -389,8 +389,12 @@ TEST(jobs_out_of_reach_of_a_long_queue_change_nothing) {
         const auto never = [](const JobState&) { return false; };
         const std::vector<bool> left_out = out_of_reach(s, offers, never);
         ck_assert_int_gt(std::count(left_out.begin(), left_out.end(), true), 1400);
-        ck_assert(decide_arena(s, offers, thinned).actions ==
-                  decide_arena(s, offers, whole).actions);
+        const auto actions_of = [&](const PolicyOptions& options) {
+            std::vector<Action> actions = decide_arena(s, offers, options).actions;
+            for (Action& action : actions) action.reason.clear();  // words are for who asks
+            return actions;
+        };
+        ck_assert(actions_of(thinned) == actions_of(whole));
         s.jobs.front().elastic = false;
         ck_assert(out_of_reach(s, offers, never).empty());
     }

@@ -64,12 +64,11 @@ double lower_by_boots(const Problem& problem, const Packing& packing, const Pric
 
 using Move = std::tuple<double, std::size_t, std::size_t>;  ///< (-gain per GPU, task, choice)
 
-/// Whether the idle GPUs are worth the restart, and the boots, that they cost.
-bool pays(const Worth& worth, const ArenaRules& rules, const Task& task, double now_s,
-          const Choice& choice, double boot_node_s) {
+/// Whether idle GPUs with which the task ends in `then_s` are worth the restart, and the boots.
+bool pays(const Worth& worth, const ArenaRules& rules, const Task& task, const Choice& choice,
+          double now_s, double then_s, double boot_node_s) {
     return now_s > rules.grow_factor *
-                       worth.stay_charge(task, choice, rules.growth_restarts, boot_node_s) *
-                       worth.time_s(task, choice, false, boot_node_s);
+                       worth.stay_charge(task, choice, rules.growth_restarts, boot_node_s) * then_s;
 }
 
 /// What a running task that keeps its GPUs would gain on idle ones, worth a restart by itself.
@@ -84,7 +83,7 @@ void find_growth(const Problem& problem, const Worth& worth, const ArenaRules& r
         if (choice.gpus > packing.free_gpus(choice.type) + own) continue;
         const double boot_node_s = packing.boots_for(task, choice).node_s;
         const double then_s = worth.time_s(task, choice, false, boot_node_s);
-        if (pays(worth, rules, task, now_s, choice, boot_node_s))
+        if (pays(worth, rules, task, choice, now_s, then_s, boot_node_s))
             moves.emplace_back((1 / now_s - 1 / then_s) / choice.gpus, i, c);
     }
 }
@@ -100,14 +99,17 @@ Assignment place(const Problem& problem, const Packing& packing, const Prices& p
     Displacement displacement(problem, prices.values, prices.moved);
     Assignment best(input, packing);
     best.place_all(selection.chosen, displacement);
-    std::vector<double> left = prices.values;
+    std::vector<double> left;
     const auto lower = [&](const Assignment& a) {
-        return a.waking().empty() ? 0 : lower_by_boots(problem, packing, prices, worth, a, left);
+        if (a.waking().empty()) return 0.0;
+        if (left.empty()) left = prices.values;
+        return lower_by_boots(problem, packing, prices, worth, a, left);
     };
     double less = lower(best);
     if (less <= 0 && search_all(problem, packing, input, selection, best)) return best;
     double most = best.value() - less;
     std::vector<std::size_t> missed = best.missed();
+    if (left.empty()) left = prices.values;
     while ((!missed.empty() || less > 0) && selection.steps > 0 && !has_shares(problem)) {
         for (const std::size_t i : missed) left[item(problem, i, selection.chosen[i])] = 0;
         choose_anew(problem, left, selection);
@@ -137,7 +139,8 @@ void grow(const Problem& problem, const Worth& worth, const ArenaRules& rules,
         const Choice& choice = problem.choices(task)[c];
         const double now_s = worth.time_s(task, problem.choice(task.current), true, 0);
         const auto still_pays = [&](double boot_node_s) {
-            return pays(worth, rules, task, now_s, choice, boot_node_s);
+            return pays(worth, rules, task, choice, now_s,
+                        worth.time_s(task, choice, false, boot_node_s), boot_node_s);
         };
         assignment.move(i, choice, still_pays, "idle GPUs finish it sooner");
     }

@@ -16,12 +16,12 @@ double sharpened(double x) { return x * std::sqrt(std::sqrt(x)); }
 
 /// Of all GPUs.
 double share_in_use(const Snapshot& snapshot) {
-    double all = 0, free = 0;
+    std::int64_t all = 0, free = 0;
     for (const NodeState& node : snapshot.nodes) {
-        all += static_cast<double>(node.total_gpus);
-        free += static_cast<double>(node.free_gpus);
+        all += node.total_gpus;
+        free += node.free_gpus;
     }
-    return all > 0 ? 1 - free / all : 0;
+    return all > 0 ? 1 - static_cast<double>(free) / static_cast<double>(all) : 0;
 }
 
 }  // namespace
