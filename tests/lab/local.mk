@@ -112,8 +112,8 @@ check_PROGRAMS += $(lab_unit_tests)
 TESTS += $(lab_unit_tests)
 endif
 tests_unit_test_sim_slowdowns_SOURCES = tests/unit/test_sim_slowdowns.cc tests/lab/simulation/slowdowns_file.cc tests/unit/suite.h
-tests_unit_test_array_exact_LDADD = libarena_lab_array.la $(array_search_libs) $(CHECK_LIBS)
-tests_unit_test_array_LDADD = libarena_lab_array.la $(array_search_libs) $(CHECK_LIBS)
+tests_unit_test_array_exact_LDADD = libarena_lab_array.la $(arrays_libs) $(CHECK_LIBS)
+tests_unit_test_array_LDADD = libarena_lab_array.la $(arrays_libs) $(CHECK_LIBS)
 tests_unit_test_array_compare_LDADD = libarena_lab_array.la $(arrays_libs) $(all_libs) $(CHECK_LIBS)
 tests_unit_test_slow_link_SOURCES = tests/unit/test_slow_link.cc tests/lab/inject/slow_link_rule.cc tests/unit/suite.h
 tests_unit_test_slow_link_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
