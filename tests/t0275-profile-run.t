@@ -113,6 +113,7 @@ refused 2 "is not hwloc's XML" "a topology that is none" topology --xml "$work/b
 refused 2 'accepted are cpu and cuda' "an unknown device" comm --device tpu
 host_comm() { "$profiler" comm --device cpu --gpu-type emulated --gpus 2 --ops all-reduce --min-bytes 4K --max-bytes "$@" 2>"$work/err"; }
 is "$(host_comm 4K | tail -n 1 | cut -d, -f1-6)" emulated,all_reduce,2,1,1,4096 "two ranks of this host measure without a GPU"
+is "$(host_comm 4K | tail -n 1 | cut -d, -f11)" node "and say that they are on one node"
 refused 3 '2 ranks need .* more than half' "buffers larger than the memory" host_comm 1024G
 refused 2 "for an emulated type .emulated-cpu., not 'h100'" "host memory as a GPU" comm --device cpu --gpus 2
 

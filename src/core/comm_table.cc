@@ -230,12 +230,12 @@ Result<std::vector<CommTime>> parse_comm_csv(std::string_view text, const std::s
 
 std::string to_csv(const std::vector<CommTime>& times) {
     std::string text =
-        "gpu_type,op,ranks,nodes,span,groups,bytes,min_s,median_s,p95_s,busbw_gbytes_per_s\n";
+        "gpu_type,op,ranks,nodes,groups,bytes,min_s,median_s,p95_s,busbw_gbytes_per_s,span\n";
     for (const CommTime& t : times)
-        text += fmt::format("{},{},{},{},{},{},{},{:.9g},{:.9g},{:.9g},{:.4g}\n", t.gpu_type,
-                            to_string(t.op), t.ranks, t.nodes,
-                            t.nodes == 1 ? one_node : to_string(t.span), t.groups, t.bytes, t.min_s,
-                            t.median_s, t.p95_s, bus_bytes_per_s(t) / 1e9);
+        text += fmt::format("{},{},{},{},{},{},{:.9g},{:.9g},{:.9g},{:.4g},{}\n", t.gpu_type,
+                            to_string(t.op), t.ranks, t.nodes, t.groups, t.bytes, t.min_s,
+                            t.median_s, t.p95_s, bus_bytes_per_s(t) / 1e9,
+                            t.nodes == 1 ? one_node : to_string(t.span));
     return text;
 }
 

@@ -51,8 +51,8 @@ TEST(a_table_says_how_far_apart_its_nodes_lie) {
     }
     const std::string csv = to_csv(times);
     ck_assert(must(parse_comm_csv(csv, "", "")) == times);
-    ck_assert_msg(csv.find("all_reduce,8,1,node,1,") != std::string::npos, "%s", csv.c_str());
-    ck_assert_msg(csv.find("all_reduce,8,2,pod,1,") != std::string::npos, "%s", csv.c_str());
+    ck_assert_msg(csv.find(",node\n") != std::string::npos, "%s", csv.c_str());
+    ck_assert_msg(csv.find(",pod\n") != std::string::npos, "%s", csv.c_str());
     const std::string head = "gpu_type,op,ranks,nodes,span,groups,bytes,median_s\n";
     assert_refused(parse_comm_csv(head + "x,all_reduce,8,2,rack,1,1024,2e-5\n", "", ""),
                    "span must be node (of one node), leaf, pod, pods, domain or nothing");
