@@ -24,22 +24,22 @@ struct ListedType {
     std::string_view name;
     bool (*write)(HfReader&, std::string_view, LayerWriter&);
 };
-constexpr std::array<ListedType, 13> types{{{"vit", write_image_layers},
-                                            {"convnext", write_image_layers},
-                                            {"swin", write_image_layers},
-                                            {"DiTTransformer2DModel", write_image_layers},
-                                            {"UNet2DConditionModel", write_image_layers},
-                                            {"t5", write_sequence_layers},
-                                            {"mt5", write_sequence_layers},
-                                            {"whisper", write_sequence_layers},
-                                            {"mamba", write_sequence_layers},
-                                            {"mamba2", write_sequence_layers},
-                                            {"jamba", write_sequence_layers},
-                                            {"bamba", write_sequence_layers},
-                                            {"nemotron_h", write_sequence_layers}}};
+constexpr std::array<ListedType, 13> listed_types{{{"vit", write_image_layers},
+                                                   {"convnext", write_image_layers},
+                                                   {"swin", write_image_layers},
+                                                   {"DiTTransformer2DModel", write_image_layers},
+                                                   {"UNet2DConditionModel", write_image_layers},
+                                                   {"t5", write_sequence_layers},
+                                                   {"mt5", write_sequence_layers},
+                                                   {"whisper", write_sequence_layers},
+                                                   {"mamba", write_sequence_layers},
+                                                   {"mamba2", write_sequence_layers},
+                                                   {"jamba", write_sequence_layers},
+                                                   {"bamba", write_sequence_layers},
+                                                   {"nemotron_h", write_sequence_layers}}};
 
 const ListedType* find_listed(std::string_view name) {
-    for (const ListedType& type : types)
+    for (const ListedType& type : listed_types)
         if (type.name == name) return &type;
     return nullptr;
 }
@@ -50,7 +50,7 @@ bool is_listed_type(std::string_view model_type) { return find_listed(model_type
 
 std::string listed_types() {
     std::string list;
-    for (const ListedType& type : types)
+    for (const ListedType& type : listed_types)
         list += (list.empty() ? "" : ", ") + std::string(type.name);
     return list;
 }
