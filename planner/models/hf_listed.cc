@@ -24,7 +24,7 @@ struct ListedType {
     std::string_view name;
     bool (*write)(HfReader&, std::string_view, LayerWriter&);
 };
-constexpr std::array<ListedType, 13> listed_types{{{"vit", write_image_layers},
+constexpr std::array<ListedType, 13> list_writers{{{"vit", write_image_layers},
                                                    {"convnext", write_image_layers},
                                                    {"swin", write_image_layers},
                                                    {"DiTTransformer2DModel", write_image_layers},
@@ -39,7 +39,7 @@ constexpr std::array<ListedType, 13> listed_types{{{"vit", write_image_layers},
                                                    {"nemotron_h", write_sequence_layers}}};
 
 const ListedType* find_listed(std::string_view name) {
-    for (const ListedType& type : listed_types)
+    for (const ListedType& type : list_writers)
         if (type.name == name) return &type;
     return nullptr;
 }
@@ -50,7 +50,7 @@ bool is_listed_type(std::string_view model_type) { return find_listed(model_type
 
 std::string listed_types() {
     std::string list;
-    for (const ListedType& type : listed_types)
+    for (const ListedType& type : list_writers)
         list += (list.empty() ? "" : ", ") + std::string(type.name);
     return list;
 }
