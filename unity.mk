@@ -180,5 +180,6 @@ unity/stamp: Makefile
 	    cmp -s $$new unity/$(unit).cc || mv -f $$new unity/$(unit).cc;) \
 	rm -f $$new; touch $@
 # Newer than its list only where that has changed.
-$(units:%=unity/%.cc): unity/stamp ;
+$(units:%=unity/%.cc): unity/stamp
+	@test -e $@ || { rm -f unity/stamp && $(MAKE) $(AM_MAKEFLAGS) unity/stamp; }
 CLEANFILES += unity/stamp $(units:%=unity/%.cc)

@@ -11,7 +11,12 @@ soft_gpu_programs = tests/cuda/arena-profiler-cuda tests/cuda/test_cuda tests/cu
 SOFT_GPU_CXX = $(CXX) -std=c++20 -O3 -g -fno-math-errno -fPIC $(CXXFLAGS) -I$(top_srcdir) -I$(top_srcdir)/src -isystem $(CUDA_HOME)/include
 soft_gpu_dependencies = $(soft_gpu_headers:%=$(top_srcdir)/%)
 if HAVE_CUDA
+if HAVE_CUDNN
+if HAVE_NCCL
 check_DATA += soft-gpu
+tests/t0285-software-device.log: soft-gpu
+endif
+endif
 endif
 .PHONY: soft-gpu
 soft-gpu: tests/cuda/lib/libcudart.so.13 $(soft_gpu_programs)
@@ -19,7 +24,8 @@ $(soft_gpu_sources:%=tests/cuda/%.o): tests/cuda/%.o: $(top_srcdir)/tests/cuda/%
 	$(AM_V_CXX)$(MKDIR_P) $(@D) && $(SOFT_GPU_CXX) -Wall -Wextra -c -o $@ $<
 # Twice: the first object says which instances of kernels there are.
 $(soft_gpu_kernels:%=tests/cuda/%.o): tests/cuda/%.o: $(top_srcdir)/%.cu $(soft_gpu_dependencies) $(top_srcdir)/tests/cuda/host-kernels \
-	    $(top_srcdir)/profiler/cuda/cuda_common.cuh $(top_srcdir)/profiler/cuda/cuda_elements.h
+	    $(top_srcdir)/profiler/cuda/cuda_common.cuh $(top_srcdir)/profiler/cuda/cuda_elements.h \
+	    $(top_srcdir)/profiler/cuda/cuda_kernels.h $(top_srcdir)/train/cuda/cuda_train_kernels.h
 	$(AM_V_CXX)$(MKDIR_P) $(@D) && $(top_srcdir)/tests/cuda/host-kernels $< >$@.cc && \
 	    $(SOFT_GPU_CXX) -O0 -w -DARENA_SOFT_KERNELS -c -o $@.first $@.cc && $(top_srcdir)/tests/cuda/host-kernels $< $@.first >$@.cc && \
 	    $(SOFT_GPU_CXX) -w -DARENA_SOFT_KERNELS -c -o $@ $@.cc
@@ -45,9 +51,6 @@ tests/cuda/arena-train-cuda.la: arena-train-cuda.la
 EXTRA_DIST += $(soft_gpu_sources:%=tests/cuda/%.cc) $(soft_gpu_headers) tests/cuda/exports.map tests/cuda/host-kernels tests/cuda/hardware.yaml tests/cuda/misuse.cc
 TESTS += tests/t0285-software-device.t
 dist_check_SCRIPTS += tests/t0285-software-device.t
-if HAVE_CUDA
-tests/t0285-software-device.log: soft-gpu
-endif
 .PHONY: clean-soft-gpu
 clean-soft-gpu:
 	rm -rf tests/cuda/lib tests/cuda/.libs tests/cuda/profiler tests/cuda/train

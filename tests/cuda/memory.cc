@@ -84,7 +84,9 @@ std::map<std::string, int>& living() {
     return *all;
 }
 
+/// At exit, with streams at rest until the end.
 void report_leaks() {
+    lock().lock();
     for (const auto& [what, count] : living())
         if (count != 0)
             std::fprintf(stderr, "software device: leak of %d %s\n", count, what.c_str());

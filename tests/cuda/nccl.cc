@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// libnccl: ranks are processes or threads of one machine that leave each other files in /dev/shm.
-// Calls as the NCCL user guide (2.2x) describes them. Where ranks call different things the process
-// ends with both lists of calls, in place of the hang that NCCL would have.
+// libnccl: ranks are processes or threads of one machine that leave each other files in /dev/shm
+// (ARENA_SOFT_NCCL_DIR). Calls as the NCCL user guide (2.2x) describes them. Where ranks call
+// different things the process ends with both lists of calls, in place of the hang that NCCL would
+// have.
 #include <nccl.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -250,7 +252,8 @@ ncclResult_t ncclCommInitRank(ncclComm_t* comm, int ranks, ncclUniqueId id, int 
     BEGIN_CALL;
     if (ranks < 1 || rank < 0 || rank >= ranks) return ncclInvalidArgument;
     auto made = std::make_unique<ncclComm>();
-    made->directory = std::filesystem::path("/dev/shm") / id.internal;
+    const char* const shared = std::getenv("ARENA_SOFT_NCCL_DIR");
+    made->directory = std::filesystem::path(shared != nullptr ? shared : "/dev/shm") / id.internal;
     made->rank = rank, made->ranks = ranks, made->device = soft::current_device();
     meet(*made);
     soft::alive("communicators", 1);

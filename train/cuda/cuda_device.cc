@@ -80,18 +80,17 @@ void CudaGemms::run(const cuda::Problem& p, const void* a, const void* b, void* 
 /// What is added to is not spoilt by tuning: that goes to memory of its own.
 cuda::Gemm& CudaGemms::tuned(const cuda::Problem& p, const void* a, const void* b, void* c) {
     const std::array<Index, 6> key{static_cast<Index>(p.layout), p.m, p.n, p.k, p.batch, p.adds};
-    auto& gemm = gemms_[key];
-    if (gemm) return *gemm;
-    gemm = std::make_unique<cuda::Gemm>(blas_, p, workspace_.get(), workspace_bytes);
-    wait_();
+    if (const auto known = gemms_.find(key); known != gemms_.end()) return *known->second;
+    auto gemm = std::make_unique<cuda::Gemm>(blas_, p, workspace_.get(), workspace_bytes);
+    wait_();  // may throw: an untuned one is not kept
     if (!p.adds) {
         gemm->tune(stream_, a, b, c);
-        return *gemm;
+    } else {
+        const CudaMemory other = cuda_memory(at(p.m * p.n) * sizeof(float));
+        gemm->tune(stream_, a, b, other.get());
+        check(cudaStreamSynchronize(stream_), "tune");
     }
-    const CudaMemory other = cuda_memory(at(p.m * p.n) * sizeof(float));
-    gemm->tune(stream_, a, b, other.get());
-    check(cudaStreamSynchronize(stream_), "tune");
-    return *gemm;
+    return *gemms_.emplace(key, std::move(gemm)).first->second;
 }
 
 // ---- the GPU ------------------------------------------------------------------------------------
