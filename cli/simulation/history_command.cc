@@ -223,14 +223,26 @@ void print_report(const sim::Workload& workload, const Report& report) {
         fmt::print(
             "Arena would do nothing: say what some of them train, arena trace import --models\n");
     if (workload.dropped > 0)
-        fmt::print("left out: {} that the cluster of today does not hold\n",
-                   counted(workload.dropped, "job"));
+        fmt::print(
+            "left out: {} that the cluster of today does not hold, or of unequal GPUs on its "
+            "nodes\n",
+            counted(workload.dropped, "job"));
 }
 
 void print_json_report(const sim::Workload& workload, const Report& report) {
     const sim::ReplayError& e = report.error;
     std::vector<std::string> runs;
-    for (const sim::Metrics& m : report.runs) runs.push_back(sim::metrics_json(m));
+    for (std::size_t i = 0; i < report.runs.size(); ++i) {
+        const sim::Sides s = sim::sides_of(workload, report.runs[i], beside(report, i));
+        std::string run = sim::metrics_json(report.runs[i]);
+        run.pop_back();
+        runs.push_back(run + ",\"by_kind\":" +
+                       dump_json({{"with_model_jct_s", s.model_jct_s},
+                                  {"ordinary_jct_s", s.ordinary_jct_s},
+                                  {"ordinary_wait_s", s.ordinary_wait_s},
+                                  {"ordinary_later", s.ordinary_later}}) +
+                       "}");
+    }
     const Json head{{"schema_version", 1},
                     {"jobs", workload.jobs.size()},
                     {"with_model", report.mapped},

@@ -46,6 +46,7 @@ Result<std::vector<GpuPool>> pools_of(const Globals& globals, const sim::Cluster
     options.hardware = given.hardware;
     options.launcher = given.launcher;
     Result<std::vector<GpuPool>> pools = read_pools(globals, options);
+    if (!pools && pools.error().code != ErrorCode::usage) return pools;
     if (!pools)
         return usage_error(pools.error().text +
                                "; map a site's types in gpu_types of arena.yaml, or add entries "

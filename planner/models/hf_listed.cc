@@ -422,7 +422,7 @@ void bamba(HfReader& reader, LayerWriter& out) {
                                128, 1);
     mixer.conv_bias = reader.boolean("mamba_conv_bias").value_or(true);
     mixer.bias = reader.boolean("mamba_proj_bias").value_or(false);
-    const auto attending = numbers_of(reader, "attn_layer_indices", 10000, {});
+    const auto attending = numbers_of(reader, "attn_layer_indices", 10000, {}, 0, most_layers);
     if (reader.error()) return;
     embedding(out, all.s, all.vocab, all.d);
     const auto kind_of = [&](std::size_t i) {

@@ -154,16 +154,18 @@ std::int64_t needed_number(HfReader& reader, std::string_view key, std::int64_t 
 }
 
 std::vector<std::int64_t> numbers_of(HfReader& reader, std::string_view key, std::int64_t most,
-                                     std::vector<std::int64_t> usual) {
+                                     std::vector<std::int64_t> usual, std::int64_t least,
+                                     std::size_t longest) {
     const HfReader::Json* list = reader.find(key);
     if (list == nullptr) return usual;
     std::vector<std::int64_t> values;
-    const bool is_short = list->is_array() && !list->empty() && list->size() <= 16;
+    const bool is_short = list->is_array() && !list->empty() && list->size() <= longest;
     for (const HfReader::Json& value : is_short ? *list : HfReader::Json::array())
-        if (value.is_number_integer() && value >= 1 && value <= most)
+        if (value.is_number_integer() && value >= least && value <= most)
             values.push_back(value.get<std::int64_t>());
     if (is_short && values.size() == list->size()) return values;
-    reader.fail(key, fmt::format("must be a list of 1 to 16 integers from 1 to {}", most));
+    reader.fail(
+        key, fmt::format("must be a list of 1 to {} integers from {} to {}", longest, least, most));
     return usual;
 }
 

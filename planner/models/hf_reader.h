@@ -64,9 +64,10 @@ std::int64_t number_of(HfReader&, std::string_view key, std::int64_t usual, std:
 /// A number that the config must have.
 std::int64_t needed_number(HfReader&, std::string_view key,
                            std::int64_t most = std::int64_t{1} << 24);
-/// A list of 1 to 16 integers from 1 to `most`, or the library's default.
+/// A list of 1 to `longest` integers from `least` to `most`, or the library's default.
 std::vector<std::int64_t> numbers_of(HfReader&, std::string_view key, std::int64_t most,
-                                     std::vector<std::int64_t> usual);
+                                     std::vector<std::int64_t> usual, std::int64_t least = 1,
+                                     std::size_t longest = 16);
 
 /// One JSON object of at most max_model_bytes and 16 levels, no key twice at the top.
 Result<nlohmann::json> parse_hf_object(std::string_view text, std::string_view name);

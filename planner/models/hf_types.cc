@@ -467,7 +467,8 @@ void LayerWriter::norm(double rows, double cols, double vectors) {
 
 void LayerWriter::pass(double moved, double kept) {
     keep(kept);
-    add(LayerOperator::Kind::memory, {moved * width_});
+    constexpr double least_width = 2;  // fp8 is the products' alone
+    add(LayerOperator::Kind::memory, {moved * std::max(width_, least_width)});
 }
 
 void LayerWriter::loss(double rows, double classes) {

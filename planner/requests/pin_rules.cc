@@ -97,7 +97,9 @@ PlanFacts pinned_facts(const PlanPin& pin, const Request& request, const Capabil
     PlanFacts facts = facts_of(model);
     facts.pp = or_one(pin.pp), facts.tp = or_one(pin.tp), facts.vpp = or_one(pin.vpp);
     facts.cp = or_one(pin.cp), facts.ep = or_one(pin.ep);
-    facts.dp = pin.dp != 0 ? pin.dp : has_replicas ? 2 * facts.ep : 1;  // as good as any
+    facts.dp = pin.dp != 0    ? pin.dp
+               : has_replicas ? 2 * std::max(facts.ep, or_one(pin.hsdp))
+                              : 1;  // as good as any
     facts.zero = pin.zero_stage.value_or(0), facts.hsdp = pin.hsdp;
     facts.recompute = pin.recompute.value_or(Recompute::none);
     facts.sequence_parallel = pin.sequence_parallel.value_or(

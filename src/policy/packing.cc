@@ -96,6 +96,7 @@ Packing::Boots Packing::count_boots(const Task& task, const Choice& choice) cons
         const Choice& own = problem_->choice(task.current);
         if (own.type == choice.type) short_by -= own.gpus;
     }
+    short_by = std::min(short_by, asleep.gpus);  // more come from other jobs
     if (short_by <= 0) return {};
     const std::int64_t of_node = std::max<std::int64_t>(1, widest(choice.type));
     const auto nodes = static_cast<double>((short_by + of_node - 1) / of_node);

@@ -275,7 +275,7 @@ std::string format_trace(const std::vector<TraceJob>& jobs) {
         return known ? fmt::format("{}", value) : std::string();
     };
     for (const TraceJob& job : jobs) {
-        out += fmt::format("{},{:.3f},{},{},,{},{},{},{},{:g},{:.0f}", job.id, job.submit_s,
+        out += fmt::format("{},{:.3f},{},{},,{},{},{},{},{},{:.0f}", job.id, job.submit_s,
                            or_empty(job.num_iteration, job.num_iteration > 0), job.model,
                            or_empty(job.batch, job.batch > 0), job.gpus, job.gpu_type, job.account,
                            job.priority, job.time_limit_s);

@@ -68,6 +68,10 @@ void Simulation::arrive() {
         state.elastic =
             !job.rigid && Workload::is_elastic(options_.elastic_share, options_.errors.seed, index);
         state.ordinary = options_.ordinary && job.rigid;
+        if (job.rigid) {  // on as many nodes as it had
+            const std::int64_t nodes = profile.offers[job.asked].grid.nodes;
+            state.places = {{.min_nodes = nodes, .max_nodes = nodes}};
+        }
         state.requested_type = profile.offers[job.asked].grid.gpu_type;
         state.requested_gpus = profile.offers[job.asked].grid.gpus();
         state.account = workload_.accounts[job.account];

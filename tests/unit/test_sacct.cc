@@ -221,6 +221,41 @@ TEST(replay_starts_jobs_when_they_started) {
     ck_assert_int_eq(beside.restarts, 3);
 }
 
+TEST(replay_keeps_the_nodes_of_a_recorded_run) {
+    // One GPU is free on each node: two of one node are not.
+    std::string rows;
+    for (const auto& [id, gpus, start, end] :
+         {std::tuple(1, 3, 100, 300), std::tuple(2, 3, 100, 300), std::tuple(3, 2, 300, 400)})
+        rows += fmt::format("{}|a|a|p|x|COMPLETED|100|100|{}|{}|9|1|1||gres/gpu:a40={}|n1\n", id,
+                            start, end, gpus);
+    const Workload workload = replayed(rows);
+    SimulationOptions options;
+    options.only_events = true;
+    const Metrics run = must(simulate(workload, "backfill", &decide_backfill, options));
+    ck_assert(run.outcomes[2].queuing_s == 200);
+    ck_assert(replay_error(workload, run, 1).met == 1);
+}
+
+TEST(what_began_later_or_has_odd_names_is_read) {
+    Row running, begins;
+    running.end = "Unknown";
+    begins.id = 2, begins.eligible = "999999", begins.start = begins.end = "Unknown";
+    std::string rows = running.text() + begins.text();
+    ck_assert(import(rows + Row{.id = 3}.text()).jobs[0].run_s == 60);  // to 170, not 999999
+    rows = Row{}.text();
+    rows.replace(rows.find("lab"), 3, "a,b");
+    assert_text(import(rows).jobs[0].account, "account1");
+    Row big;
+    const auto jobs = import(big.text()).jobs;
+    auto two = jobs;
+    two[0].priority = 4294901758;
+    assert_text(fmt::format("{:.0f}", must(parse_trace(format_trace(two), "t"))[0].priority),
+                "4294901758");
+    Row none;
+    none.tres = "cpu=1";
+    assert_refused(import_history(read(none.text()), nodes(), {}, "s"), "AccountingStorageTRES");
+}
+
 TEST(report_says_who_waits_longer) {
     const Workload workload = replayed(Row{}.text());
     Metrics run = metrics_as_recorded(workload, true);

@@ -56,6 +56,7 @@ void Assignment::give(std::size_t i, std::string_view why) {
 }
 
 void Assignment::note_boots(std::size_t i) {
+    std::erase_if(waking_, [&](const Waking& before) { return before.task == i; });
     const Task& task = input_.problem->tasks()[i];
     const double node_s = packing_.boots_of(task, placement_.nodes).node_s;
     if (node_s <= 0) return;

@@ -112,7 +112,9 @@ Assignment place(const Problem& problem, const Packing& packing, const Prices& p
     if (left.empty()) left = prices.values;
     while ((!missed.empty() || less > 0) && selection.steps > 0 && !has_shares(problem)) {
         for (const std::size_t i : missed) left[item(problem, i, selection.chosen[i])] = 0;
+        const auto before = selection.chosen;
         choose_anew(problem, left, selection);
+        if (missed.empty() && selection.chosen == before) break;  // and so it would stay
         Assignment other(input, packing);
         other.place_all(selection.chosen, displacement);
         missed = other.missed();

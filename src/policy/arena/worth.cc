@@ -14,10 +14,11 @@ namespace {
 /// each job.
 double sharpened(double x) { return x * std::sqrt(std::sqrt(x)); }
 
-/// Of all GPUs.
+/// Of all GPUs of nodes that take jobs: what nobody may have is not in use.
 double share_in_use(const Snapshot& snapshot) {
     std::int64_t all = 0, free = 0;
     for (const NodeState& node : snapshot.nodes) {
+        if (!node.up) continue;
         all += node.total_gpus;
         free += node.free_gpus;
     }

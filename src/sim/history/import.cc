@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 
 #include "base/text.h"
 #include "base/yaml.h"
@@ -14,6 +15,8 @@
 
 namespace arena::sim {
 namespace {
+
+constexpr const char* no_gpus = "without GPUs";
 
 bool fits_pattern(const std::string& pattern, const std::string& text) {
     return pattern.empty() || ::fnmatch(pattern.c_str(), text.c_str(), 0) == 0;
@@ -62,12 +65,19 @@ Result<ModelRule> rule_of(const YamlNode& item, std::string_view file) {
     return rule;
 }
 
-/// Accounts as numbers, in the order in which they come.
+/// What a column of a trace can hold.
+bool is_plain(const std::string& text) {
+    return text.size() <= limits::name_bytes && std::all_of(text.begin(), text.end(), [](char c) {
+               return c > ' ' && c < 127 && c != ',';
+           });
+}
+
+/// Accounts as numbers, in the order in which they come; as they are where they may be.
 class Names {
   public:
     explicit Names(bool hide) : hide_(hide) {}
     std::string of(const std::string& account) {
-        if (!hide_ || account.empty()) return account;
+        if (account.empty() || (!hide_ && is_plain(account))) return account;
         const auto [at, is_new] = numbers_.emplace(account, numbers_.size() + 1);
         return fmt::format("account{}", at->second);
     }
@@ -80,10 +90,13 @@ class Names {
 class Importer {
   public:
     Importer(const std::map<std::string, PastNode>& nodes, const ImportOptions& options)
-        : nodes_(nodes), options_(options), accounts_(options.hide_names) {}
+        : nodes_(nodes), options_(options), accounts_(options.hide_names) {
+        for (const auto& [name, node] : nodes) types_.insert(node.gpu_type);
+    }
     void take(const PastJob&);
     void note_time(const PastJob& job) {
-        last_s_ = std::max({last_s_, job.submit_s, job.eligible_s, job.start_s, job.end_s});
+        // Not eligible_s: that is a begin time, which may lie ahead.
+        last_s_ = std::max({last_s_, job.submit_s, job.start_s, job.end_s});
     }
     Import finish();
 
@@ -93,6 +106,7 @@ class Importer {
 
     const std::map<std::string, PastNode>& nodes_;
     const ImportOptions& options_;
+    std::set<std::string> types_;
     Names accounts_;
     std::map<std::string, int> lives_;
     double last_s_ = 0;
@@ -101,7 +115,7 @@ class Importer {
 
 /// The reason to leave the job out; nothing: it is of the trace, on GPUs of `type`.
 const char* Importer::why_not(const PastJob& job, std::string& type) const {
-    if (job.gpus.empty()) return "without GPUs";
+    if (job.gpus.empty()) return no_gpus;
     if (job.submit_s < 0) return "without a time of submission";
     if (job.start_s < 0) return "never started";
     if (job.end_s >= 0 && job.end_s <= job.start_s) return "ended when they started";
@@ -113,10 +127,7 @@ const char* Importer::why_not(const PastJob& job, std::string& type) const {
         if (node == nodes_.end()) return "on nodes that are no more";
         type = node->second.gpu_type;
     }
-    const bool is_known = std::any_of(nodes_.begin(), nodes_.end(), [&](const auto& node) {
-        return node.second.gpu_type == type;
-    });
-    return is_known ? nullptr : "of a GPU type that no node has";
+    return types_.contains(type) ? nullptr : "of a GPU type that no node has";
 }
 
 void Importer::name_model(const PastJob& job, TraceJob& out) {
@@ -196,9 +207,12 @@ Result<Import> import_history(const std::vector<PastJob>& jobs,
     std::vector<std::string> reasons;
     for (const auto& [reason, count] : out.counts.left_out)
         reasons.push_back(fmt::format("{} {}", count, reason));
-    return usage_error(fmt::format("no job of {} rows can be replayed: {}", out.counts.rows,
-                                   reasons.empty() ? "there is none" : join(reasons, ", ")),
-                       file + ":1");
+    const bool without_gpus = reasons.size() == 1 && out.counts.left_out.contains(no_gpus);
+    return usage_error(
+        fmt::format("no job of {} rows can be replayed: {}{}", out.counts.rows,
+                    reasons.empty() ? "there is none" : join(reasons, ", "),
+                    without_gpus ? "; slurm.conf needs AccountingStorageTRES=gres/gpu" : ""),
+        file + ":1");
 }
 
 }  // namespace arena::sim
