@@ -87,8 +87,16 @@ teach() {
     submit -J "$name" -o "$gates/$name.out" --open-mode=append --time=30 --export="ALL,STEPS=$steps,DEVICE_S=${DEVICE_S-},IN=${IN-}" --arena-model="$work/tiny.yaml" \
         --arena-batch=24 --arena-plan=pp1,tp1,zero0,none,mb2 "$@" "$work/life"
 }
+# over: the job has ended; one that is being requeued looks so for a moment
+over() {
+    local look
+    for look in 1 2 3 4 5; do
+        [[ $(job_state "$job") != @(PENDING|CONFIGURING|RUNNING|COMPLETING) ]] || return 1
+        sleep 0.5
+    done
+}
 # reaches CONDITION LIMIT: waits for it, but not for a job that has ended
-reaches() { wait_until "$1 || [[ \$(job_state \$job) != @(PENDING|CONFIGURING|RUNNING|COMPLETING) ]]" "$2" && eval "$1"; }
+reaches() { wait_until "$1 || over" "$2" && eval "$1"; }
 done_of() { if [[ -e $gates/$1.log ]]; then wc -l <"$gates/$1.log"; else echo 0; fi; }
 log_says() { jq -se --argjson began "${began:-0}" "$2" "$gates/$1.log" >/dev/null; }
 # same NAME NAME BOUND: as many losses, each within BOUND of the other

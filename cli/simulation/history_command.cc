@@ -146,7 +146,6 @@ Result<Report> run_report(const sim::Workload& workload, const ReportOptions& gi
     out.runs.push_back(sim::metrics_as_recorded(workload, !given.html.empty()));
     sim::SimulationOptions options;
     options.keep_stays = !given.html.empty();
-    options.min_gap_s = given.gap_s;
     options.only_events = true;  // as backfill is simulated
     Result<sim::Metrics> replay =
         sim::simulate(workload, "backfill, replayed", &decide_backfill, options);
@@ -154,6 +153,7 @@ Result<Report> run_report(const sim::Workload& workload, const ReportOptions& gi
     out.error = sim::replay_error(workload, *replay, given.within_s);
     out.runs.push_back(std::move(*replay));
     options.only_events = false;
+    options.min_gap_s = given.gap_s;
     options.ordinary = true;
     options.policy.order = QueueOrder::priority;
     for (const double share : given.elastic) {
@@ -309,7 +309,7 @@ void add_report(CLI::App& trace, Globals& globals) {
     command->add_option("--within", given->within_s, "a replayed start is met so near, s")
         ->check(CLI::Range(1.0, 86400.0))
         ->capture_default_str();
-    command->add_option("--min-gap", given->gap_s, "shortest time between decisions, s")
+    command->add_option("--min-gap", given->gap_s, "shortest time between decisions of Arena, s")
         ->check(CLI::Range(0.0, 3600.0))
         ->capture_default_str();
     command->add_option("--hardware", given->planner.hardware, "more hardware entries");
