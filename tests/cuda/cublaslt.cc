@@ -45,13 +45,8 @@ T* own(const void* p) {
     return static_cast<T*>(const_cast<void*>(p));
 }
 
-struct Call {
-    explicit Call(const char* name) : guard(soft::lock()), failure(soft::injected(name)) {}
-    std::lock_guard<std::recursive_mutex> guard;
-    int failure;
-};
-#define BEGIN_CALL             \
-    const Call call(__func__); \
+#define BEGIN_CALL                   \
+    const soft::Call call(__func__); \
     if (call.failure != 0) return static_cast<cublasStatus_t>(call.failure)
 
 template <typename T>

@@ -21,14 +21,8 @@ cudaError_t said(cudaError_t e) {
     return e;
 }
 
-/// Of one call: the lock, and the error that the test asked for.
-struct Call {
-    explicit Call(const char* name) : guard(soft::lock()), failure(soft::injected(name)) {}
-    std::lock_guard<std::recursive_mutex> guard;
-    int failure;
-};
-#define BEGIN_CALL             \
-    const Call call(__func__); \
+#define BEGIN_CALL                   \
+    const soft::Call call(__func__); \
     if (call.failure != 0) return said(static_cast<cudaError_t>(call.failure))
 
 /// Programming guide, "Prohibited and unhandled operations" of stream capture: a call that may
@@ -172,7 +166,7 @@ cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags) {
 // ---- 6.3 errors ---------------------------------------------------------------------------------
 
 cudaError_t cudaGetLastError() {
-    const Call call(__func__);
+    const soft::Call call(__func__);
     const auto e = call.failure != 0 ? static_cast<cudaError_t>(call.failure) : last_error;
     last_error = cudaSuccess;
     return e;
@@ -456,7 +450,7 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mo
     return cudaSuccess;
 }
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
-    const Call call(__func__);
+    const soft::Call call(__func__);
     const auto s = soft::stream_of(stream);
     if (!s || !s->capture) return said(cudaErrorIllegalState);
     soft::capturing_here() = nullptr;

@@ -152,13 +152,8 @@ cudnnStatus_t say(cudnnStatus_t s, std::string words) {
     return s;
 }
 
-struct Call {
-    explicit Call(const char* name) : guard(lock()), failure(injected(name)) {}
-    std::lock_guard<std::recursive_mutex> guard;
-    int failure;
-};
-#define BEGIN_CALL             \
-    const Call call(__func__); \
+#define BEGIN_CALL                   \
+    const soft::Call call(__func__); \
     if (call.failure != 0) return say(static_cast<cudnnStatus_t>(call.failure), "injected")
 
 cudnnStatus_t check_tensor(const Backend& t) {

@@ -30,6 +30,13 @@ std::recursive_mutex& lock();
 /// ARENA_SOFT_FAIL=NAME:N=CODE fails the N-th call of NAME; CUDA codes from 700 on stay.
 int injected(const char* function);
 
+/// Of one call: the lock, and the error that the test asked for.
+struct Call {
+    explicit Call(const char* name) : guard(lock()), failure(injected(name)) {}
+    std::lock_guard<std::recursive_mutex> guard;
+    int failure;
+};
+
 /// Counts what is made and let go; what is left is said when the process ends.
 void alive(const char* what, int change);
 

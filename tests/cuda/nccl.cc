@@ -31,13 +31,8 @@ namespace {
 
 using Bytes = std::string;
 
-struct Call {
-    explicit Call(const char* name) : guard(soft::lock()), failure(soft::injected(name)) {}
-    std::lock_guard<std::recursive_mutex> guard;
-    int failure;
-};
-#define BEGIN_CALL             \
-    const Call call(__func__); \
+#define BEGIN_CALL                   \
+    const soft::Call call(__func__); \
     if (call.failure != 0) return static_cast<ncclResult_t>(call.failure)
 
 /// What a rank leaves for others; whole when it is there.

@@ -12,6 +12,7 @@
 #include "base/hostlist.h"
 #include "base/text.h"
 #include "core/limits.h"
+#include "site/gpu_facts.h"
 
 namespace arena::sim {
 namespace {
@@ -156,29 +157,10 @@ std::vector<PastJob> SacctReader::jobs() {
     return out;
 }
 
-/// The type and count of "gpu:a100:8(S:0-3)", "gpu:8", "gpu"; false: no GPUs.
-bool read_gres(std::string_view entry, std::string& type, std::int64_t& count) {
-    const auto parts = split(entry.substr(0, entry.find('(')), ':');
-    if (parts.front() != "gpu") return false;
-    const auto last = parse_integer(parts.back(), 0, limits::gpus_per_node);
-    count = last.value_or(1);
-    const bool typed = parts.size() > 2 || (parts.size() == 2 && !last);
-    type = typed ? std::string(parts[1]) : "gpu";
-    return true;
-}
-
 PastNode node_of(std::string_view gres) {
     std::map<std::string, std::int64_t> types;
-    std::size_t depth = 0, begin = 0;  // (S:0,2) has commas of its own
-    for (std::size_t i = 0; i <= gres.size(); ++i) {
-        if (i < gres.size() && gres[i] == '(') ++depth;
-        if (i < gres.size() && gres[i] == ')' && depth > 0) --depth;
-        if (i < gres.size() && (gres[i] != ',' || depth > 0)) continue;
-        std::string type;
-        std::int64_t count = 0;
-        if (read_gres(gres.substr(begin, i - begin), type, count)) types[type] += count;
-        begin = i + 1;
-    }
+    for (const NodeGpus& gpus : parse_gres_config(gres))
+        types[gpus.type.empty() ? "gpu" : gpus.type] += gpus.count;
     PastNode most;
     for (const auto& [type, count] : types)
         if (count > most.gpus) most = {type, count};
