@@ -171,9 +171,16 @@ Plan read_plan(Environment& environment) {
     plan.vpp = environment.number("ARENA_VPP", 1, "1");
     plan.cp = environment.number("ARENA_CP", 1, "1");
     plan.ep = environment.number("ARENA_EP", 1, "1");
+    plan.etp = environment.number("ARENA_ETP", 1, "1");
+    plan.schedule = environment.word("ARENA_SCHEDULE", "1f1b", parse_schedule);
     plan.hsdp = environment.number("ARENA_HSDP", 0, "0");
     if (plan.hsdp != 0 && dp % plan.hsdp != 0)
         environment.fail(fmt::format("ARENA_HSDP={} does not divide ARENA_DP={}", plan.hsdp, dp));
+    if (plan.hsdp != 0 && plan.zero_stage == 0)
+        environment.fail(fmt::format(
+            "ARENA_HSDP={} shares ZeRO's states, and ARENA_ZERO_STAGE=0 has none: accepted beside "
+            "it are 1, 2 and 3",
+            plan.hsdp));
     if (plan.zero_stage > 3)
         environment.fail(fmt::format("ARENA_ZERO_STAGE={} is more than 3", plan.zero_stage));
     plan.stage_layers = read_stages(environment, pp);

@@ -70,6 +70,7 @@ plans_sources = \
 	planner/plans/memory.h planner/plans/memory.cc \
 	planner/plans/pool.h \
 	planner/plans/schedule.h planner/plans/schedule.cc \
+	planner/plans/zero_bubble.h planner/plans/zero_bubble.cc \
 	planner/plans/shard.h planner/plans/shard.cc \
 	# end
 plans_libs = libarena_plans.la $(operators_libs)

@@ -75,6 +75,8 @@ like "$(env "${plan[@]}" ARENA_DP=4 ARENA_NUM_MICRO_BATCHES=2 ARENA_ZERO_STAGE=1
     '--num-distributed-optimizer-instances 2' 'groups of replicas that share states are told where there are words'
 refused 1 'cannot be told states shared by groups of 2 replicas' env "${plan[@]}" ARENA_DP=4 ARENA_NUM_MICRO_BATCHES=2 ARENA_ZERO_STAGE=1 ARENA_HSDP=2 \
     arena-args megatron@0.11
+refused 2 'ARENA_HSDP=2 shares ZeRO.s states, and ARENA_ZERO_STAGE=0 has none: accepted beside it are 1, 2 and 3' \
+    env "${plan[@]}" ARENA_HSDP=2 arena-args megatron
 refused 2 'ARENA_HSDP=3 does not divide ARENA_DP=2' env "${plan[@]}" ARENA_HSDP=3 arena-args megatron
 refused 2 "ARENA_PP is not set to a number .empty.: is this a job of Arena's" arena-args megatron
 refused 2 'ARENA_DP is not set to a number .2;x.' env "${plan[@]}" 'ARENA_DP=2;x' arena-args megatron

@@ -29,7 +29,7 @@ namespace {
 
 constexpr std::string_view fixed_keys =
     "pp, dp, tp, micro_batch (or mb4, mb4x16), recompute=none|selective|full, zero=0..3, sp=0|1, "
-    "vpp, cp, ep, hsdp";
+    "vpp, cp, ep, etp, hsdp, schedule=1f1b|zbh1|zbv|dualpipev";
 
 Error fixed_error(std::string_view part) {
     return usage_error(fmt::format("\"{}\" is not understood; accepted are {}, each once",
@@ -44,6 +44,7 @@ std::int64_t* fixed_number(FixedPlan& plan, std::string_view key) {
     if (key == "vpp") return &plan.vpp;
     if (key == "cp") return &plan.cp;
     if (key == "ep") return &plan.ep;
+    if (key == "etp") return &plan.etp;
     if (key == "hsdp") return &plan.hsdp;
     return nullptr;
 }
@@ -72,6 +73,11 @@ bool read_fixed(FixedPlan& plan, std::string_view key, std::string_view value) {
         if (recompute) plan.recompute = *recompute;
         return recompute.has_value();
     }
+    if (key == "schedule") {
+        const auto schedule = parse_schedule(value);
+        if (schedule) plan.schedule = *schedule;
+        return schedule.has_value();
+    }
     const bool is_switch = key == "sp", is_zero = key == "zero";
     const auto number = parse_integer(value, is_switch || is_zero ? 0 : 1,
                                       is_switch ? 1
@@ -88,6 +94,7 @@ bool read_fixed(FixedPlan& plan, std::string_view key, std::string_view value) {
 std::pair<std::string_view, std::string_view> split_fixed(std::string_view word) {
     if (word == "none" || word == "selective" || word == "full") return {"recompute", word};
     if (word == "sp") return {"sp", "1"};
+    if (parse_schedule(word)) return {"schedule", word};
     const std::size_t end = std::min(word.find_first_of("=0123456789"), word.size());
     const bool has_equals = end < word.size() && word[end] == '=';
     const std::string_view key = word.substr(0, end);
@@ -173,7 +180,9 @@ PlanPin FixedPlan::pin() const {
                 .cp = cp,
                 .ep = ep,
                 .num_micro_batches = num_micro_batches,
-                .hsdp = hsdp};
+                .hsdp = hsdp,
+                .etp = etp,
+                .schedule = schedule};
     if (!free_recompute) pin.recompute = recompute;
     if (!free_zero) pin.zero_stage = zero;
     if (!free_sequence_parallel) pin.sequence_parallel = sequence_parallel;
@@ -187,6 +196,7 @@ Result<FixedPlan> parse_fixed(std::string_view text) {
         const auto [key, value] = split_fixed(part);
         if (!seen.insert(key).second || !read_fixed(plan, key, value)) return fixed_error(part);
     }
+    if (is_v_shaped(plan.schedule) && !seen.contains("vpp")) plan.vpp = 2;
     plan.as_shown = text.find('=') == std::string_view::npos;
     const bool may_be_free = plan.as_shown && plan.num_micro_batches == 0;
     plan.free_recompute = may_be_free && !seen.contains("recompute");
@@ -247,17 +257,19 @@ Result<Plan> make_plan(const FixedPlan& fixed, const Model& model, std::int64_t 
     if (fixed.pp > layers) {
         return usage_error(fmt::format("{} stages for {} layers", fixed.pp, layers), "--fixed");
     }
-    return uniform_plan({fixed.tp, fixed.micro_batch, fixed.sequence_parallel, fixed.cp, fixed.ep},
-                        {.stages = fixed.pp,
-                         .dp = fixed.dp,
-                         .micro_batches = global_batch / per_step,
-                         .recompute = fixed.recompute,
-                         .zero_stage = fixed.zero,
-                         .vpp = fixed.vpp,
-                         .cp = fixed.cp,
-                         .ep = fixed.ep,
-                         .hsdp = fixed.hsdp},
-                        spread_layers(split, layers, fixed.pp));
+    return uniform_plan(
+        {fixed.tp, fixed.micro_batch, fixed.sequence_parallel, fixed.cp, fixed.ep, fixed.etp},
+        {.stages = fixed.pp,
+         .dp = fixed.dp,
+         .micro_batches = global_batch / per_step,
+         .recompute = fixed.recompute,
+         .zero_stage = fixed.zero,
+         .vpp = fixed.vpp,
+         .cp = fixed.cp,
+         .ep = fixed.ep,
+         .hsdp = fixed.hsdp,
+         .schedule = fixed.schedule},
+        spread_layers(split, layers, fixed.pp));
 }
 
 namespace {

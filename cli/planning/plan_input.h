@@ -42,8 +42,9 @@ struct GpuRange {
 /// say of recompute, ZeRO and sequence parallelism is what is fastest.
 struct FixedPlan {
     std::int64_t pp = 0, dp = 0, tp = 0, micro_batch = 0, zero = 0;
-    std::int64_t vpp = 1, cp = 1, ep = 1;  ///< each number at most limits::gpus
+    std::int64_t vpp = 1, cp = 1, ep = 1, etp = 1;  ///< each number at most limits::gpus
     Recompute recompute = Recompute::none;
+    Schedule schedule = Schedule::one_f_one_b;
     bool sequence_parallel = false;
     std::int64_t hsdp = 0;               ///< 0 = one group
     std::int64_t num_micro_batches = 0;  ///< 0 = what the batch makes of it

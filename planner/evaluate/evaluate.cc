@@ -205,12 +205,35 @@ void apply_attention(const MeasuredRow& row, FrameworkConstants& constants) {
         constants.fused_attention = 0;
 }
 
+/// "norm and activation functions only", of notes that say "recomputes" this.
+std::string recomputed_modules(const MeasuredRow& row) {
+    constexpr std::string_view before = "recomputes ";
+    const std::size_t at = row.notes.find(before);
+    if (at == std::string::npos) return {};
+    std::string words = row.notes.substr(at + before.size());
+    words.resize(std::min(words.size(), words.find_first_of(",;(.")));
+    std::transform(words.begin(), words.end(), words.begin(), ascii_lower);
+    return words;
+}
+
+/// "expert tensor parallel 4": ranks that split an expert.
+std::int64_t expert_split(const MeasuredRow& row) {
+    constexpr std::string_view before = "expert tensor parallel ";
+    const std::size_t at = row.notes.find(before);
+    if (at == std::string::npos || row.ep <= 1) return 1;
+    std::string_view digits = std::string_view(row.notes).substr(at + before.size());
+    digits = digits.substr(0, digits.find_first_not_of("0123456789"));
+    return parse_integer(digits, 1, limits::gpus).value_or(1);
+}
+
 /// What the notes say of states and of the loss decides over the framework's habit.
 void apply_notes(const MeasuredRow& row, FrameworkConstants& constants) {
     constexpr double nothing = 1e-3;  // 0 means that nothing is said
     if (says(row, "nchw")) constants.conv_layout_passes = 1;
-    if (says(row, "recomputes norm and activation") || says(row, "recomputes layernorm"))
-        constants.recompute_pointwise = 1;
+    const std::string modules = recomputed_modules(row);
+    const auto repeats = [&](const char* word) { return modules.find(word) != std::string::npos; };
+    if (repeats("norm") || repeats("activation")) constants.recompute_pointwise = 1;
+    if (repeats("expert") || repeats("mlp")) constants.recompute_mlp = 1;
     if (says(row, "8-bit") && says(row, "optimizer")) constants.optimizer_state_bytes = 2;
     if (says(row, "bf16 optimizer states")) constants.optimizer_state_bytes = 4;
     if (says(row, "offloads optimizer") || says(row, "paged optimizer") ||
@@ -292,15 +315,16 @@ Result<Query> row_query(const MeasuredRow& row, const EvaluateOptions& options) 
     const std::int64_t zero = pp > 1 ? std::min(*row_zero(row), staged) : *row_zero(row);
     const std::int64_t micro_batch =
         std::min(row.micro_batch, std::max<std::int64_t>(1, row.global_batch / dp));
-    plan = uniform_plan({tp, micro_batch, row.sequence_parallel, cp, or_one(row.ep)},
-                        {.stages = pp,
-                         .dp = dp,
-                         .recompute = *recompute,
-                         .zero_stage = zero,
-                         .vpp = or_one(row.vpp),
-                         .cp = cp,
-                         .ep = or_one(row.ep)},
-                        even_stages(query.model.layers, pp));
+    plan = uniform_plan(
+        {tp, micro_batch, row.sequence_parallel, cp, or_one(row.ep), expert_split(row)},
+        {.stages = pp,
+         .dp = dp,
+         .recompute = *recompute,
+         .zero_stage = zero,
+         .vpp = or_one(row.vpp),
+         .cp = cp,
+         .ep = or_one(row.ep)},
+        even_stages(query.model.layers, pp));
     query.micro_batches =
         std::max(1.0, real(row.global_batch) / (real(dp) * real(plan.micro_batch)));
     return query;

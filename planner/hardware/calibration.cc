@@ -49,6 +49,7 @@ constexpr Field<FrameworkConstants> framework_fields[] = {
     {"host_forward_s", &FrameworkConstants::host_forward_s, 0, 1},
     {"host_backward_s", &FrameworkConstants::host_backward_s, 0, 1},
     {"host_collective_s", &FrameworkConstants::host_collective_s, 0, 1},
+    {"host_group_s", &FrameworkConstants::host_group_s, 0, 1e-2},
     {"host_expert_s", &FrameworkConstants::host_expert_s, 0, 1},
     {"collective_skew_s", &FrameworkConstants::collective_skew_s, 0, 1},
     {"host_sharpness", &FrameworkConstants::host_sharpness, 1, 100},
@@ -92,6 +93,7 @@ constexpr Field<FrameworkConstants> framework_fields[] = {
     {"selective_attention", &FrameworkConstants::selective_attention, 0, 1},
     {"selective_others", &FrameworkConstants::selective_others, 0, 1},
     {"recompute_pointwise", &FrameworkConstants::recompute_pointwise, 0, 1},
+    {"recompute_mlp", &FrameworkConstants::recompute_mlp, 0, 1},
     {"bf16_state_bytes", &FrameworkConstants::bf16_state_bytes, 0, 16},
     {"gradient_state_bytes", &FrameworkConstants::gradient_state_bytes, 0, 16},
     {"optimizer_state_bytes", &FrameworkConstants::optimizer_state_bytes, 0, 64},
@@ -304,6 +306,12 @@ const DeviceConstants& Calibration::device(std::string_view name) const {
 }
 
 const FrameworkConstants& Calibration::framework(std::string_view name, bool* known) const {
+    const auto is_own = [&](const Framework& entry) { return entry.name == name; };
+    if (const auto own = std::find_if(frameworks.begin(), frameworks.end(), is_own);
+        own != frameworks.end()) {
+        if (known != nullptr) *known = true;
+        return own->constants;
+    }
     for (const Framework& entry : frameworks) {
         if (!answers_to(entry, name)) continue;
         if (known != nullptr) *known = true;

@@ -41,6 +41,7 @@ struct FrameworkConstants {
     double host_forward_s = 0.6e-3, host_backward_s = 0.8e-3;  ///< to issue one layer's kernels
     double host_collective_s = 24e-6;  ///< to issue one tensor-parallel collective
     double host_expert_s = 0.4e-3;     ///< more for a layer of experts, forward
+    double host_group_s = 0;        ///< ... for each expert on the rank: casts, a GEMM of its own
     double collective_skew_s = 0;   ///< waiting for the latest of 2 ranks; times log2 of the group
     double host_sharpness = 8;      ///< p of the p-norm that joins host and device time
     double micro_batch_s = 0;       ///< once per micro-batch and chunk of a stage
@@ -83,6 +84,7 @@ struct FrameworkConstants {
     double selective_attention = 1;   ///< selective recompute repeats the core of attention
     double selective_others = 0;      ///< ... and this share of everything else
     double recompute_pointwise = 0;   ///< 1: norms and activation functions, whatever else is not
+    double recompute_mlp = 0;         ///< 1: the MLP or the experts, whatever else is not
     double bf16_state_bytes = 0;      ///< per parameter, beyond Megatron's 18, never sharded
     double gradient_state_bytes = 0;  ///< held per parameter; 0: by precision
     double optimizer_state_bytes = 0;  ///< ... by the optimizer; 0: Adam's and a master copy
@@ -133,7 +135,8 @@ class Calibration {
 
     /// By the name of a hardware entry.
     [[nodiscard]] const DeviceConstants& device(std::string_view hardware_name) const;
-    /// By name or alias, ignoring case; `known` (may be null) says whether it was in the table.
+    /// By name, else by name or alias ignoring case; `known` (may be null) says whether it was in
+    /// the table.
     [[nodiscard]] const FrameworkConstants& framework(std::string_view name,
                                                       bool* known = nullptr) const;
     /// `said`: what was written of the network, in which named entries look for their words.

@@ -215,6 +215,11 @@ Result<GpuType> read_entry(const YamlNode& node, std::string_view file,
     } else {
         read_flops(entry, type);
         type.memory_bytes_per_s = entry.number("memory_gb_per_s", 0.1, 1e6) * 1e9;
+        if (node.find("memory_share") != nullptr)
+            entry.keep(
+                usage_error("memory_share is of a slice, which share_of names the GPU of: give "
+                            "both, or memory_gb_per_s alone",
+                            node.where(file)));
     }
     type.gpus_per_node = entry.integer("gpus_per_node", 1, limits::gpus_per_node);
     if (node.find("domain_gpus") != nullptr)

@@ -40,9 +40,9 @@ void vit(HfReader& reader, LayerWriter& out) {
     const double classes = classes_of(reader);
     const bool bias = reader.boolean("qkv_bias").value_or(true);
     if (reader.error()) return;
-    if (image % patch != 0)
-        return reader.fail("patch_size",
-                           fmt::format("{} does not divide the {} of image_size", patch, image));
+    must_divide(reader, "patch_size", real(patch), real(image), "image_size");
+    must_divide(reader, "num_attention_heads", heads, h, "hidden_size");
+    if (reader.error()) return;
     const double edge = real(image / patch), s = edge * edge + 1;
     out.layer("patches", 1, s * h);
     out.conv(channels, h, edge, real(patch), real(patch));
@@ -118,6 +118,7 @@ void swin(HfReader& reader, LayerWriter& out) {
         const std::int64_t window = std::min(edge, wide);
         const std::int64_t rows = (edge + window - 1) / window;
         const double s = real(edge) * real(edge), w = real(window * window), h = real(heads[i]);
+        must_divide(reader, "num_heads", h, c, fmt::format("stage {}'s width", i));
         out.layer(fmt::format("stage-{}", i), depths[i], s * c);
         out.norm(s, c, 2);
         out.gemm(real(rows * rows) * w, 3 * c, c, bias);
@@ -281,6 +282,7 @@ class UNet {
     void transformer(double channels, std::size_t level) {
         constexpr double text = 77;  // tokens of the text encoder
         const double s = pixels(), heads = real(heads_[level]), dim = channels / heads;
+        must_divide(reader_, "attention_head_dim", heads, channels, "block_out_channels");
         out_.norm(s, channels, 2);
         out_.gemm(s, channels, channels, true);
         for (std::int64_t i = 0; i < depths_[level]; ++i) {

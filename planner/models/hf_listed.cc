@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Models of config.json that are lists of layers: how a list is written down, and models of
 // sequences. Sources: Raffel et al. 2020 (T5), Radford et al. 2022 (Whisper), Gu and Dao 2023
-// (Mamba), Dao and Gu 2024 (Mamba-2), Lieber et al. 2024 (Jamba), NVIDIA 2025 (Nemotron-H); the
+// (Mamba), Dao and Gu 2024 (Mamba-2), Lieber et al. 2024 (Jamba), NVIDIA 2025 (Nemotron-H), TII
+// 2025 (Falcon-H1), IBM 2025 (Granite 4), Yang et al. 2024 (gated delta rule, Qwen3-Next); the
 // modules of transformers of these names.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -24,7 +26,7 @@ struct ListedType {
     std::string_view name;
     bool (*write)(HfReader&, std::string_view, LayerWriter&);
 };
-constexpr std::array<ListedType, 13> list_writers{{{"vit", write_image_layers},
+constexpr std::array<ListedType, 16> list_writers{{{"vit", write_image_layers},
                                                    {"convnext", write_image_layers},
                                                    {"swin", write_image_layers},
                                                    {"DiTTransformer2DModel", write_image_layers},
@@ -36,7 +38,10 @@ constexpr std::array<ListedType, 13> list_writers{{{"vit", write_image_layers},
                                                    {"mamba2", write_sequence_layers},
                                                    {"jamba", write_sequence_layers},
                                                    {"bamba", write_sequence_layers},
-                                                   {"nemotron_h", write_sequence_layers}}};
+                                                   {"nemotron_h", write_sequence_layers},
+                                                   {"falcon_h1", write_sequence_layers},
+                                                   {"granitemoehybrid", write_sequence_layers},
+                                                   {"qwen3_next", write_sequence_layers}}};
 
 const ListedType* find_listed(std::string_view name) {
     for (const ListedType& type : list_writers)
@@ -189,6 +194,8 @@ void whisper(HfReader& reader, LayerWriter& out) {
     };
     const WhisperPart encoder = part("encoder_attention_heads", "encoder_ffn_dim");
     const WhisperPart decoder = part("decoder_attention_heads", "decoder_ffn_dim");
+    must_divide(reader, "encoder_attention_heads", encoder.heads, d, "d_model");
+    must_divide(reader, "decoder_attention_heads", decoder.heads, d, "d_model");
     const std::int64_t encoders = needed_number(reader, "encoder_layers", most_layers);
     const std::int64_t decoders = needed_number(reader, "decoder_layers", most_layers);
     if (reader.error()) return;
@@ -236,7 +243,7 @@ struct Scan {
 /// Mamba-2: matrix products within chunks of the sequence, states between them.
 struct Chunked {
     double d, heads, dim, groups, state, taps, chunk;
-    bool conv_bias = true, bias = false;
+    bool conv_bias = true, bias = false, norm = true;
 
     void write(LayerWriter& out, double s) const {
         const double inner = heads * dim, mixed = inner + 2 * groups * state;
@@ -251,9 +258,37 @@ struct Chunked {
         out.bmm(q, dim, state, chunks * heads);
         out.pass(2 * chunks * heads * (q * q + dim * state));
         out.keep(s * (mixed + inner));
-        out.norm(s, inner);  // gated
+        if (norm) out.norm(s, inner);  // gated
         out.pass(s * inner, s * inner);
         out.gemm(s, d, inner, bias);
+    }
+};
+
+/// The delta rule with a gate: within chunks a triangular system is solved and attended to, and a
+/// state of key x value for each head goes from chunk to chunk.
+struct DeltaRule {
+    double d, key_heads, key_dim, heads, dim, taps;
+    static constexpr double chunk = 64;  ///< of the library's kernels
+
+    void write(LayerWriter& out, double s) const {
+        const double keys = key_heads * key_dim, values = heads * dim, mixed = 2 * keys + values;
+        const double q = std::min(chunk, s), chunks = std::ceil(s / q);
+        out.gemm(s, mixed + values, d, false);
+        out.gemm(s, 2 * heads, d, false, false);
+        out.depthwise(s, mixed, taps);
+        out.parameters(2 * heads - mixed);  // decay and its bias; the convolution has none
+        out.pass(4 * s * keys);             // norms of queries and keys
+        for (int scores = 0; scores < 2; ++scores) out.bmm(q, q, key_dim, chunks * heads);
+        for (int halving = 0; halving < 2; ++halving) out.bmm(q, q, q, chunks * heads);  // inverse
+        out.bmm(q, key_dim, q, chunks * heads);
+        for (int product = 0; product < 2; ++product) out.bmm(q, dim, q, chunks * heads);
+        for (int product = 0; product < 2; ++product) out.bmm(q, dim, key_dim, chunks * heads);
+        out.bmm(key_dim, dim, q, chunks * heads);
+        out.pass(2 * chunks * heads * (2 * q * q + key_dim * dim));
+        out.keep(s * (mixed + values + 2 * heads) + chunks * heads * (q * q + key_dim * dim));
+        out.pass(3 * s * values, s * values);  // gated norm of each head
+        out.parameters(dim);
+        out.gemm(s, d, values, false);
     }
 };
 
@@ -333,6 +368,22 @@ void each_run(std::size_t layers, const std::function<int(std::size_t)>& kind_of
     }
 }
 
+/// layer_types, one of `known` for each layer, or what the library takes where there is none.
+std::vector<std::string> layer_types_of(HfReader& reader, std::int64_t layers,
+                                        const std::vector<std::string>& known,
+                                        const std::function<std::string(std::int64_t)>& usual) {
+    std::vector<std::string> types = reader.texts("layer_types");
+    if (types.empty())
+        for (std::int64_t i = 0; i < layers; ++i) types.push_back(usual(i));
+    const bool are_known = std::all_of(types.begin(), types.end(), [&](const std::string& type) {
+        return std::find(known.begin(), known.end(), type) != known.end();
+    });
+    if (!are_known || static_cast<std::int64_t>(types.size()) != layers)
+        reader.fail("layer_types", fmt::format("must have a word for each of {} layers: {}", layers,
+                                               fmt::join(known, " or ")));
+    return types;
+}
+
 /// What the hybrids share: attention without biases, gated MLPs.
 struct Hybrid {
     double d, vocab, heads, kv_heads, dim, width, s;
@@ -346,10 +397,14 @@ struct Hybrid {
         const std::string_view dim =
             reader.find("attention_head_dim") != nullptr ? "attention_head_dim" : "head_dim";
         const std::int64_t longest = number_of(reader, "max_position_embeddings", 4096);
+        const std::int64_t keys = number_of(reader, "num_key_value_heads", heads);
+        if (reader.find(dim) == nullptr)
+            must_divide(reader, "num_attention_heads", real(heads), d, "hidden_size");
+        must_divide(reader, "num_key_value_heads", real(keys), real(heads), "num_attention_heads");
         return {.d = d,
                 .vocab = real(needed_number(reader, "vocab_size")),
                 .heads = real(heads),
-                .kv_heads = real(number_of(reader, "num_key_value_heads", heads)),
+                .kv_heads = real(keys),
                 .dim = real(number_of(reader, dim, usual)),
                 .width = real(needed_number(reader, "intermediate_size")),
                 .s = real(tokens_of(reader, std::min<std::int64_t>(longest, 8192))),
@@ -365,8 +420,8 @@ struct Hybrid {
         out.mlp(s, d, width, true, false);
         residual(out, s, d);
     }
-    /// Each expert sees its share of the rows.
-    void experts(LayerWriter& out, double number, double best) const {
+    /// Each expert sees its share of the rows; `shared`: the width of those that see all.
+    void experts(LayerWriter& out, double number, double best, double shared = 0) const {
         residual(out, s, d);
         out.norm(s, d);
         out.gemm(s, number, d, false);
@@ -375,6 +430,7 @@ struct Hybrid {
         out.gemm(rows, 2 * width, d, false, true, number);
         out.pass(3 * s * best * width, 2 * s * best * width);
         out.gemm(rows, d, width, false, true, number);
+        if (shared > 0) out.mlp(s, d, shared, true, false);
         residual(out, s, d);
     }
 };
@@ -469,16 +525,132 @@ void nemotron_h(HfReader& reader, LayerWriter& out) {
     head(out, all.s, all.vocab, all.d, all.tied);
 }
 
+/// "auto", or left out: what the heads have of the mixer's width.
+double head_size(HfReader& reader, std::string_view key, std::string_view heads_key, double heads,
+                 double inner) {
+    const HfReader::Json* given = reader.find(key);
+    if (given != nullptr && *given != "auto") return real(number_of(reader, key, 1));
+    must_divide(reader, heads_key, heads, inner, "the mixer's width");
+    return inner / heads;
+}
+
+constexpr std::array<std::string_view, 6> mixer_keys{"mamba_n_heads",  "mamba_d_head",
+                                                     "mamba_n_groups", "mamba_d_state",
+                                                     "mamba_d_conv",   "mamba_chunk_size"};
+
+/// A mixer of `inner` channels whose head size may be "auto".
+Chunked mixer_of(HfReader& reader, double d, double inner, std::int64_t usual_state) {
+    Chunked mixer{.d = d,
+                  .heads = real(number_of(reader, mixer_keys[0], 128)),
+                  .dim = 1,
+                  .groups = real(number_of(reader, mixer_keys[2], 1)),
+                  .state = real(number_of(reader, mixer_keys[3], usual_state)),
+                  .taps = real(number_of(reader, mixer_keys[4], 4)),
+                  .chunk = real(number_of(reader, mixer_keys[5], 256))};
+    mixer.dim = head_size(reader, mixer_keys[1], mixer_keys[0], mixer.heads, inner);
+    mixer.conv_bias = reader.boolean("mamba_conv_bias").value_or(true);
+    mixer.bias = reader.boolean("mamba_proj_bias").value_or(false);
+    if (!reader.error() && mixer.heads * mixer.dim != inner)
+        reader.fail(mixer_keys[0], fmt::format("times {} is not the mixer's width of {:.0f}",
+                                               mixer_keys[1], inner));
+    return mixer;
+}
+
+/// Attention and a mixer side by side in each layer, then an MLP.
+void falcon_h1(HfReader& reader, LayerWriter& out) {
+    const Hybrid all = Hybrid::of(reader);
+    const double usual = all.d * real(number_of(reader, "mamba_expand", 2));
+    const double inner = real(number_of(reader, "mamba_d_ssm", static_cast<std::int64_t>(usual)));
+    Chunked mixer = mixer_of(reader, all.d, inner, 256);
+    mixer.norm = reader.boolean("mamba_rms_norm").value_or(false);
+    if (reader.error()) return;
+    embedding(out, all.s, all.vocab, all.d);
+    out.layer("hybrid", all.layers, all.s * all.d);
+    out.norm(all.s, all.d);
+    mixer.write(out, all.s);
+    all.attention(out);
+    all.mlp(out);
+    head(out, all.s, all.vocab, all.d, all.tied);
+}
+
+/// layer_types says "mamba" or "attention" of each layer; experts and an MLP for all tokens follow.
+void granite_hybrid(HfReader& reader, LayerWriter& out) {
+    Hybrid all = Hybrid::of(reader);
+    const Chunked mixer =
+        mixer_of(reader, all.d, all.d * real(number_of(reader, "mamba_expand", 2)), 256);
+    const double experts = real(number_of(reader, "num_local_experts", 8, 0));
+    const double best = real(number_of(reader, "num_experts_per_tok", 2));
+    const double shared = real(number_of(reader, "shared_intermediate_size", 1024, 0));
+    const std::vector<std::string> types = layer_types_of(
+        reader, all.layers, {"mamba", "attention"}, [](std::int64_t) { return "mamba"; });
+    if (reader.error()) return;
+    embedding(out, all.s, all.vocab, all.d);
+    if (experts == 0) all.width = shared;
+    const auto attends = [&](std::size_t i) { return types[i] == "attention"; };
+    each_run(types.size(), attends, [&](int kind, std::int64_t count) {
+        out.layer(kind ? "attention" : "mixer", count, all.s * all.d);
+        out.norm(all.s, all.d);
+        kind ? all.attention(out) : mixer.write(out, all.s);
+        experts > 0 ? all.experts(out, experts, best, shared) : all.mlp(out);
+    });
+    head(out, all.s, all.vocab, all.d, all.tied);
+}
+
+/// Attention whose result a gate of the queries' width scales; queries and keys are normed.
+void gated_attention(const Hybrid& all, LayerWriter& out) {
+    const double queries = all.heads * all.dim;
+    out.gemm(all.s, queries, all.d, false, false);
+    all.attention(out);
+    out.pass(4 * all.s * (queries + all.kv_heads * all.dim), all.s * queries);
+    out.parameters(2 * all.dim);
+}
+
+/// The delta rule, gated attention in each full_attention_interval-th layer, experts in all.
+void qwen3_next(HfReader& reader, LayerWriter& out) {
+    Hybrid all = Hybrid::of(reader);
+    const DeltaRule rule{.d = all.d,
+                         .key_heads = real(number_of(reader, "linear_num_key_heads", 16)),
+                         .key_dim = real(number_of(reader, "linear_key_head_dim", 128)),
+                         .heads = real(number_of(reader, "linear_num_value_heads", 32)),
+                         .dim = real(number_of(reader, "linear_value_head_dim", 128)),
+                         .taps = real(number_of(reader, "linear_conv_kernel_dim", 4))};
+    const std::int64_t every = number_of(reader, "full_attention_interval", 4);
+    const double experts = real(number_of(reader, "num_experts", 512));
+    const double best = real(number_of(reader, "num_experts_per_tok", 10));
+    all.width = real(number_of(reader, "moe_intermediate_size", 512));
+    const double shared = real(number_of(reader, "shared_expert_intermediate_size", 512, 0));
+    must_divide(reader, "linear_num_key_heads", rule.key_heads, rule.heads,
+                "linear_num_value_heads");
+    const std::vector<std::string> types = layer_types_of(
+        reader, all.layers, {"linear_attention", "full_attention"}, [&](std::int64_t i) {
+            return (i + 1) % every == 0 ? "full_attention" : "linear_attention";
+        });
+    if (reader.error()) return;
+    embedding(out, all.s, all.vocab, all.d);
+    const auto attends = [&](std::size_t i) { return types[i] == "full_attention"; };
+    each_run(types.size(), attends, [&](int kind, std::int64_t count) {
+        out.layer(kind ? "attention" : "delta-rule", count, all.s * all.d);
+        out.norm(all.s, all.d);
+        kind ? gated_attention(all, out) : rule.write(out, all.s);
+        all.experts(out, experts, best, shared);
+        if (shared > 0) out.gemm(all.s, 1, all.d, false, false);  // gate of the shared expert
+    });
+    head(out, all.s, all.vocab, all.d, all.tied);
+}
+
 }  // namespace
 
 bool write_sequence_layers(HfReader& reader, std::string_view model_type, LayerWriter& out) {
-    constexpr std::array<std::pair<std::string_view, void (*)(HfReader&, LayerWriter&)>, 6> writers{
+    constexpr std::array<std::pair<std::string_view, void (*)(HfReader&, LayerWriter&)>, 9> writers{
         {{"whisper", whisper},
          {"mamba", mamba},
          {"mamba2", mamba2},
          {"jamba", jamba},
          {"bamba", bamba},
-         {"nemotron_h", nemotron_h}}};
+         {"nemotron_h", nemotron_h},
+         {"falcon_h1", falcon_h1},
+         {"granitemoehybrid", granite_hybrid},
+         {"qwen3_next", qwen3_next}}};
     if (model_type == "t5" || model_type == "mt5") {
         t5(reader, model_type == "mt5", out);
         return true;

@@ -45,6 +45,12 @@ void must_be(HfReader& reader, std::string_view key, bool wanted, std::string_vi
         reader.fail(key, fmt::format("{} is not supported: {}", !wanted, why));
 }
 
+void must_divide(HfReader& reader, std::string_view key, double parts, double whole,
+                 std::string_view of) {
+    if (!reader.error() && std::fmod(whole, parts) != 0)
+        reader.fail(key, fmt::format("{:.0f} does not divide the {:.0f} of {}", parts, whole, of));
+}
+
 namespace {
 
 /// SantaCoder's own class over gpt2: all query heads share one key and value head.

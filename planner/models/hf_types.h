@@ -36,6 +36,8 @@ std::string accepted_types();
 void read_precision(HfReader&, Model&);
 /// Fails unless the key is absent or has this value.
 void must_be(HfReader&, std::string_view key, bool wanted, std::string_view why);
+/// Fails where `parts`, the key's value, do not divide `whole`, which `of` names.
+void must_divide(HfReader&, std::string_view key, double parts, double whole, std::string_view of);
 
 // ---- models that are lists of layers
 // ------------------------------------------------------------------------------------------------

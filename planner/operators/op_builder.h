@@ -84,6 +84,8 @@ Precision plain_precision(Precision);
 constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 void transformer_layer(const Model&, Precision, const ShardShape&, const LayerKind&, OpBuilder&);
+/// The MLP or the experts alone.
+void transformer_mlp(const Model&, Precision, const ShardShape&, const LayerKind&, OpBuilder&);
 OpShape attention_shape(const Model&, Precision, const ShardShape&, const LayerKind&);
 void transformer_embedding(const Model&, Precision, const ShardShape&, OpBuilder&);
 void transformer_head(const Model&, Precision, const ShardShape&, OpBuilder&);

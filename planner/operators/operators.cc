@@ -133,7 +133,7 @@ std::pair<double, double> attention_elements(const Model& model, double tp) {
 }
 
 double expert_elements(const Model& model, const ShardShape& shape) {
-    const double width = real(model.moe_ffn_hidden) / (shape.ep > 1 ? 1 : real(shape.tp));
+    const double width = real(model.moe_ffn_hidden) / real(shape.ep > 1 ? shape.etp : shape.tp);
     const double row = 2 * real(model.hidden) + (is_gated(model) ? 3 : 2) * width;
     double elements = routed_rows(model, shape) * row;
     if (model.moe_group_size > 0)  // the one-hot tensor and its gate values
@@ -145,16 +145,13 @@ double expert_elements(const Model& model, const ShardShape& shape) {
 KeptElements transformer_elements(const Model& model, const LayerKind& kind,
                                   const ShardShape& shape) {
     const double tokens = real(model.seq_length) * real(shape.micro_batch) / real(shape.cp);
-    const double h = real(model.hidden), t = real(shape.tp), mlp = is_gated(model) ? 3 : 2;
+    const double h = real(model.hidden), t = real(shape.tp);
     const auto [whole, split] = attention_elements(model, t);
-    const bool moe = kind.body == Body::moe;
-    const double width = real(moe ? model.shared_ffn_hidden : model.ffn_hidden);
     KeptElements kept;
     const KeptInputs inputs = kept_inputs(model);
     kept.replicated =
         tokens * ((2 + (inputs.attention ? 1 : 0) + (inputs.mlp ? 1 : 0)) * h + whole);
-    kept.split = tokens * (split + (inputs.down ? mlp : mlp - 1) * width / t);
-    if (moe) kept.split += expert_elements(model, shape);
+    kept.split = tokens * split + mlp_elements(model, kind, shape).split;
     kept.scores = real(shape.micro_batch) * real(model.heads) / t * real(model.seq_length) *
                   real(model.seq_length) / real(shape.cp);
     if (!model.rms_norm) kept.dropout = tokens * 2 * h;
@@ -169,9 +166,13 @@ ShardOperators shard_operators(const Model& model, Precision precision, const Sh
     OpBuilder builder(ops.layer_forward, ops.layer_backward);
     layer(model, precision, shape, kind, builder);
     ends(model, precision, shape, ops);
-    if (is_transformer_layer(kind))
+    if (is_transformer_layer(kind)) {
         ops.attention.push_back(
             {attention_shape(model, precision, shape, kind), 1 / real(shape.cp)});
+        std::vector<OpCount> unused;
+        OpBuilder mlp(ops.mlp, unused);
+        transformer_mlp(model, precision, shape, kind, mlp);
+    }
     const double parameters = shard_parameters(model, kind, shape).total();
     ops.optimizer = {OpKind::optimizer,
                      Pass::forward,
@@ -199,7 +200,7 @@ LayerParameters shard_parameters(const Model& model, const LayerKind& kind,
     const double t = real(shape.tp);
     p.dense = p.split / t + (p.dense - p.split);
     p.split /= t;
-    p.expert /= shape.ep > 1 ? real(shape.ep) : t;
+    p.expert /= shape.ep > 1 ? real(shape.ep * shape.etp) : t;
     p.active =
         p.dense + (model.experts > 0 ? p.expert * real(model.top_k) / real(model.experts) : 0);
     return p;
@@ -243,7 +244,7 @@ double trained_parameters(const Model& model, const LayerKind& kind, const Shard
     if (kind.body != Body::moe)
         return rank * (attention + mlp_sides(model, real(model.ffn_hidden) / t));
     const double own = real(model.experts) / real(shape.ep),
-                 width = real(model.moe_ffn_hidden) / (shape.ep > 1 ? 1 : t),
+                 width = real(model.moe_ffn_hidden) / (shape.ep > 1 ? real(shape.etp) : t),
                  shared = real(model.shared_ffn_hidden) / t;
     return rank * (attention + own * mlp_sides(model, width) +
                    (shared > 0 ? mlp_sides(model, shared) : 0));
@@ -303,9 +304,21 @@ KeptElements pointwise_elements(const Model& model, const LayerKind& kind,
     again.replicated = 2 * tokens * real(model.hidden);
     again.split = tokens * real(moe ? model.shared_ffn_hidden : model.ffn_hidden) / t;
     if (moe)
-        again.split +=
-            routed_rows(model, shape) * real(model.moe_ffn_hidden) / (shape.ep > 1 ? 1 : t);
+        again.split += routed_rows(model, shape) * real(model.moe_ffn_hidden) /
+                       (shape.ep > 1 ? real(shape.etp) : t);
     return again;
+}
+
+KeptElements mlp_elements(const Model& model, const LayerKind& kind, const ShardShape& shape) {
+    KeptElements kept;
+    if (!is_transformer_layer(kind)) return kept;
+    const double tokens = real(model.seq_length) * real(shape.micro_batch) / real(shape.cp);
+    const bool moe = kind.body == Body::moe;
+    const double width = real(moe ? model.shared_ffn_hidden : model.ffn_hidden);
+    const double matrices = (is_gated(model) ? 3 : 2) - (kept_inputs(model).down ? 0 : 1);
+    kept.split = tokens * matrices * width / real(shape.tp);
+    if (moe) kept.split += expert_elements(model, shape);
+    return kept;
 }
 
 bool tp_fits(const Model& model, std::int64_t tp) {
@@ -337,6 +350,10 @@ std::string tp_obstacle(const Model& model, std::int64_t tp) {
 
 bool ep_fits(const Model& model, std::int64_t ep) {
     return ep == 1 || (model.experts > 0 && model.experts % ep == 0);
+}
+
+bool etp_fits(const Model& model, std::int64_t tp, std::int64_t ep, std::int64_t etp) {
+    return etp == 1 || (etp > 0 && ep > 1 && tp % etp == 0 && model.moe_ffn_hidden % etp == 0);
 }
 
 bool cp_fits(const Model& model, std::int64_t cp) {

@@ -21,8 +21,9 @@ struct ShardShape {
     bool sequence_parallel = false;  ///< norms and residuals split over the tensor-parallel group
     std::int64_t cp = 1;             ///< ranks that share the tokens of a sample
     /// Ranks that share the experts of a layer. 1: each expert is split by tp as a dense MLP is.
-    /// Above 1: experts are whole (expert tensor parallelism 1) and a rank routes its tokens / tp.
-    std::int64_t ep = 1;
+    /// Above 1: a rank routes its tokens / tp, and etp neighbours of its tensor-parallel group,
+    /// each with the rows of all of them, split an expert; 1: experts are whole.
+    std::int64_t ep = 1, etp = 1;
     bool operator==(const ShardShape&) const = default;
 };
 
@@ -39,6 +40,7 @@ struct ShardOperators {
     /// layers' communication is left out.
     std::vector<OpCount> head;
     std::vector<OpCount> attention;  ///< what selective recompute repeats, per layer; may be empty
+    std::vector<OpCount> mlp;        ///< forward of the MLP or the experts alone; may be empty
     OpShape optimizer;               ///< one step over one layer's shard; linear in parameters
 };
 /// Layer operators of `kind`; embedding, head are the model's. Under fp8, mxfp8, nvfp4 the GEMMs of
@@ -48,7 +50,7 @@ ShardOperators shard_operators(const Model&, Precision, const ShardShape&, const
 ShardOperators shard_operators(const Model&, Precision, const ShardShape&);
 
 /// Parameters of one layer on one rank: matrices divided by tp, vectors replicated, experts divided
-/// by ep (by tp when ep is 1). Experts exchange gradients in a group of their own.
+/// by ep and etp (by tp when ep is 1). Experts exchange gradients in a group of their own.
 LayerParameters shard_parameters(const Model&, const LayerKind&, const ShardShape&);
 /// What is trained of a layer on one rank: all of it, or its adapters.
 double trained_parameters(const Model&, const LayerKind&, const ShardShape&);
@@ -79,6 +81,8 @@ struct KeptInputs {
     bool mlp = true, down = true;
 };
 KeptInputs kept_inputs(const Model&);
+/// Of these, what the MLP, or experts and their rows, keep beyond their input.
+KeptElements mlp_elements(const Model&, const LayerKind&, const ShardShape&);
 /// Of these, outputs of norms and of activation functions, which are cheap to compute again.
 KeptElements pointwise_elements(const Model&, const LayerKind&, const ShardShape&);
 
@@ -89,9 +93,9 @@ struct ChannelElements {
     double in = 0, first = 0, out = 0;
 };
 ChannelElements bottleneck_channel_elements(const Model&, const LayerKind&, const ShardShape&);
-/// Rows that a rank sends to experts per MoE layer and micro-batch (tokens * top_k, its share of
-/// the tensor-parallel group's when ep > 1), padded to the capacity where there is one; each row
-/// has `hidden` elements.
+/// Rows that a rank's experts have per MoE layer and micro-batch (tokens * top_k, its share of the
+/// tensor-parallel group's when ep > 1, which etp ranks have in common), padded to the capacity
+/// where there is one; each row has `hidden` elements.
 double routed_rows(const Model&, const ShardShape&);
 
 /// Whether tp divides heads, key-value heads (or replicates them evenly) and the MLPs; of a
@@ -101,6 +105,8 @@ bool tp_fits(const Model&, std::int64_t tp);
 std::string tp_obstacle(const Model&, std::int64_t tp);
 /// Whether ep divides the experts (1 always does).
 bool ep_fits(const Model&, std::int64_t ep);
+/// Whether etp ranks of a tensor-parallel group of tp can split an expert; 1 always does.
+bool etp_fits(const Model&, std::int64_t tp, std::int64_t ep, std::int64_t etp);
 /// Whether cp splits the sequence into 2 cp equal pieces (the balanced causal split); 1 always
 /// does.
 bool cp_fits(const Model&, std::int64_t cp);

@@ -36,10 +36,14 @@ class Transformer {
                   1 / real(shape_.cp));
         matrix(block_, tokens_, h, model_.heads * value_head_dim(model_) / shape_.tp, 1,
                adapts(lora_target::o_proj));
-        kind_.body == LayerKind::Body::moe ? experts()
-                                           : mlp(block_, tokens_, model_.ffn_hidden / shape_.tp);
+        layer_mlp();
         ops_.pair(OpKind::elementwise, plain_, {norm_rows_, h},
                   model_.linear_bias ? ElementwiseKind::bias_residual : ElementwiseKind::add, 2);
+    }
+
+    void layer_mlp() const {
+        kind_.body == LayerKind::Body::moe ? experts()
+                                           : mlp(block_, tokens_, model_.ffn_hidden / shape_.tp);
     }
 
     void embedding() const {
@@ -79,7 +83,6 @@ class Transformer {
     }
 
     void adapter(std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t batch) const {
-        ops_.pair(OpKind::elementwise, plain_, {m * batch, k}, ElementwiseKind::relu);  // dropout
         ops_.gemm(plain_, m, model_.lora_rank, k, batch);
         ops_.gemm(plain_, m, n, model_.lora_rank, batch);
         ops_.pair(OpKind::elementwise, plain_, {m * batch, n}, ElementwiseKind::add);
@@ -134,13 +137,14 @@ class Transformer {
         const bool spread = shape_.ep > 1;
         const std::int64_t local = std::max<std::int64_t>(1, model_.experts / shape_.ep);
         const auto routed = static_cast<std::int64_t>(std::ceil(routed_rows(model_, shape_)));
-        const std::int64_t width =
-            spread ? model_.moe_ffn_hidden : model_.moe_ffn_hidden / shape_.tp;
-        const std::int64_t from = spread ? std::max<std::int64_t>(1, tokens_ / shape_.tp) : tokens_;
+        const std::int64_t width = model_.moe_ffn_hidden / (spread ? shape_.etp : shape_.tp);
+        const std::int64_t from =
+            spread ? std::max<std::int64_t>(1, tokens_ * shape_.etp / shape_.tp) : tokens_;
         matrix(plain_, norm_rows_, model_.experts, model_.hidden, 1, false);
         ops_.pair(OpKind::elementwise, plain_, {norm_rows_, model_.experts}, ElementwiseKind::add);
         model_.moe_group_size > 0 ? one_hot_dispatch(from) : permutation(from, routed);
         mlp(block_, ceil_div(routed, local), width, local);
+        if (model_.linear_bias && model_.moe_group_size == 0) expert_biases(routed, width);
         if (model_.shared_ffn_hidden > 0)
             mlp(block_, tokens_, model_.shared_ffn_hidden / shape_.tp);
     }
@@ -149,6 +153,15 @@ class Transformer {
     void permutation(std::int64_t from, std::int64_t rows) const {
         ops_.pair(OpKind::embedding, plain_, {rows, model_.hidden, from}, {});
         ops_.swapped_pair(OpKind::embedding, plain_, {rows, model_.hidden, from});
+    }
+
+    /// Each expert adds its own to its rows, apart from the grouped products: one pass over what
+    /// the first makes, and of what the second makes one and another that joins the pieces
+    /// (Megatron-Core's TEGroupedMLP).
+    void expert_biases(std::int64_t rows, std::int64_t width) const {
+        const std::int64_t made = is_gated(model_) ? 2 * width : width;
+        ops_.pair(OpKind::elementwise, plain_, {rows, made}, ElementwiseKind::relu);
+        ops_.pair(OpKind::elementwise, plain_, {rows, model_.hidden}, ElementwiseKind::relu, 2);
     }
 
     /// GShard: a (tokens, experts, capacity) tensor of zeros and ones multiplies the tokens; the
@@ -199,13 +212,19 @@ Precision plain_precision(Precision precision) {
 
 double routed_rows(const Model& model, const ShardShape& shape) {
     const double tokens = real(model.seq_length) * real(shape.micro_batch) / real(shape.cp);
-    const double rows = tokens * real(model.top_k) / (shape.ep > 1 ? real(shape.tp) : 1);
+    const double rows =
+        tokens * real(model.top_k) / (shape.ep > 1 ? real(shape.tp) / real(shape.etp) : 1);
     return model.capacity_factor > 0 ? rows * model.capacity_factor : rows;
 }
 
 void transformer_layer(const Model& model, Precision precision, const ShardShape& shape,
                        const LayerKind& kind, OpBuilder& ops) {
     Transformer(model, precision, shape, kind, ops).layer();
+}
+
+void transformer_mlp(const Model& model, Precision precision, const ShardShape& shape,
+                     const LayerKind& kind, OpBuilder& ops) {
+    Transformer(model, precision, shape, kind, ops).layer_mlp();
 }
 
 OpShape attention_shape(const Model& model, Precision precision, const ShardShape& shape,

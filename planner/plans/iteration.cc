@@ -55,7 +55,8 @@ Iteration::Iteration(const PoolContext& context, const Topology& topology, const
       sharing_(dp_group(topology, choice.sharing(), shard.shape.tp)),
       groups_(dp_group(topology, choice.dp * choice.cp / choice.sharing(),
                        shard.shape.tp * choice.sharing())),
-      expert_replicas_(strided_group(topology, expert_replicas(), shard.shape.ep)) {
+      expert_replicas_(
+          strided_group(topology, expert_replicas(), shard.shape.ep * shard.shape.etp)) {
     if (choice.zero_stage < 3 || choice.dp * choice.cp <= 1 || shard.is_homogeneous()) return;
     zero3_s_.push_back(0);
     for (std::int64_t i = 0; i < context.model.layers; ++i)
@@ -73,6 +74,7 @@ LayerSeconds Iteration::slowest_seconds(LayerRange range) const {
     seconds.compute_s *= slowdown_;
     seconds.forward_s *= longer;
     seconds.backward_s *= longer;
+    seconds.weights_s *= longer;
     return seconds;
 }
 
@@ -104,6 +106,7 @@ Iteration::Stage Iteration::stage(std::int64_t index, std::span<const LayerRange
         s.seconds.comm_s += seconds.comm_s;
         s.seconds.forward_s += seconds.forward_s;
         s.seconds.backward_s += seconds.backward_s;
+        s.seconds.weights_s += seconds.weights_s;
         s.layer_parameters += all;
         if (!is_adapted(context_.model)) s.expert_parameters += expert;
         if (choice_.zero_stage >= 3) s.zero3_s += zero3_layers_s(range);
@@ -135,8 +138,7 @@ double Iteration::least_extra_s(std::int64_t index) const {
     const double bytes = shard_.least_boundary_bytes();
     const double received =
         index == 0 ? 0 : framework_.blocking_boundary * sent_s(index - 1, choice_.vpp, bytes);
-    return ends_s(index) + host_s() +
-           sent_s(index, is_last(index) ? choice_.vpp - 1 : choice_.vpp, bytes) + received;
+    return ends_s(index) + host_s() + sent_s(index, transfers(index), bytes) + received;
 }
 
 double Iteration::compute_s(const Stage& s) const {
@@ -163,12 +165,22 @@ double Iteration::ends_s(std::int64_t index) const {
 
 // ---- from stage to stage
 
+/// Chunks whose output leaves the stage. In a V the second chunks go back, and at its point both
+/// chunks are one stage's.
+std::int64_t Iteration::transfers(std::int64_t index) const {
+    if (is_v_shaped(choice_.schedule)) return index == 0 || index + 1 == choice_.stages ? 1 : 2;
+    return is_last(index) ? choice_.vpp - 1 : choice_.vpp;
+}
+
 /// Activations to the next stage and their gradients back; the last stage sends to the first.
 double Iteration::sent_s(std::int64_t index, std::int64_t transfers, double bytes) const {
     if (transfers == 0) return 0;
     const std::int64_t stage_gpus = choice_.dp * choice_.cp * shard_.shape.tp;
-    const bool crosses = is_last(index) ? choice_.stages * stage_gpus > topology_.gpus_per_node
-                                        : boundary_crosses(topology_, index, stage_gpus);
+    const bool is_end = index + 1 == choice_.stages;
+    const bool goes_back = is_end && is_v_shaped(choice_.schedule);
+    const bool crosses = is_end && !goes_back
+                             ? choice_.stages * stage_gpus > topology_.gpus_per_node
+                             : boundary_crosses(topology_, index - (goes_back ? 1 : 0), stage_gpus);
     const double hidden =
         std::max(framework_.overlap_boundary, choice_.vpp > 1 ? framework_.overlap_chunks : 0);
     return real(2 * transfers) * (1 - hidden) * point_to_point_s(topology_, crosses, bytes);
@@ -176,10 +188,10 @@ double Iteration::sent_s(std::int64_t index, std::int64_t transfers, double byte
 
 /// Once per chunk; of the last stage all chunks but the last.
 double Iteration::sent_s(std::int64_t index, std::span<const LayerRange> ranges) const {
-    const std::int64_t transfers = is_last(index) ? choice_.vpp - 1 : choice_.vpp;
-    if (ranges.size() == 1) return sent_s(index, transfers, shard_.boundary_bytes(ranges[0].end));
+    const std::int64_t sent = transfers(index);
+    if (ranges.size() == 1) return sent_s(index, sent, shard_.boundary_bytes(ranges[0].end));
     double sum = 0;
-    for (std::int64_t chunk = 0; chunk < transfers; ++chunk)
+    for (std::int64_t chunk = 0; chunk < sent; ++chunk)
         sum += sent_s(index, 1, shard_.boundary_bytes(ranges[static_cast<std::size_t>(chunk)].end));
     return sum;
 }
@@ -205,7 +217,9 @@ std::vector<LayerRange> Iteration::chunk_ranges(std::span<const std::int64_t> la
     std::vector<LayerRange> ranges(static_cast<std::size_t>(v * stages));
     std::int64_t begin = 0;
     for (std::int64_t chunk = 0; chunk < v; ++chunk)
-        for (std::int64_t i = 0; i < stages; ++i) {
+        for (std::int64_t at = 0; at < stages; ++at) {
+            const bool goes_back = is_v_shaped(choice_.schedule) && chunk == 1;
+            const std::int64_t i = goes_back ? stages - 1 - at : at;
             const std::int64_t own = layers[static_cast<std::size_t>(i)], more = own % v;
             const bool larger = is_last(i) ? chunk < more : chunk >= v - more;
             const std::int64_t end = begin + own / v + (larger ? 1 : 0);
@@ -219,7 +233,9 @@ std::vector<LayerRange> Iteration::even_chunks(std::int64_t index) const {
     const std::int64_t each = context_.model.layers / (choice_.stages * choice_.vpp);
     std::vector<LayerRange> ranges;
     for (std::int64_t chunk = 0; chunk < choice_.vpp; ++chunk) {
-        const std::int64_t begin = (chunk * choice_.stages + index) * each;
+        const bool goes_back = is_v_shaped(choice_.schedule) && chunk == 1;
+        const std::int64_t begin =
+            (goes_back ? 2 * choice_.stages - 1 - index : chunk * choice_.stages + index) * each;
         ranges.push_back({begin, begin + each});
     }
     return ranges;
@@ -236,6 +252,7 @@ void Iteration::set_even_chunks(std::span<const std::int64_t> stage_layers, Chun
         out.forward_s.push_back((seconds.forward_s + transfer + forward_share * host) / chunks);
         out.backward_s.push_back((seconds.backward_s + transfer + (1 - forward_share) * host) /
                                  chunks);
+        out.weights_s.push_back(seconds.weights_s / chunks);
     }
 }
 
@@ -248,7 +265,7 @@ void Iteration::set_heterogeneous_chunks(std::span<const std::int64_t> stage_lay
         for (std::int64_t i = 0; i < choice_.stages; ++i) {
             const LayerRange& range = ranges[static_cast<std::size_t>(i * choice_.vpp + chunk)];
             const LayerSeconds seconds = layer_seconds(range);
-            const bool is_end = is_last(i) && chunk + 1 == choice_.vpp;
+            const bool is_end = chunk + 1 > transfers(i);
             double transfer = sent_s(i, is_end ? 0 : 1, shard_.boundary_bytes(range.end));
             if (i > 0)
                 transfer += framework_.blocking_boundary *
@@ -256,13 +273,17 @@ void Iteration::set_heterogeneous_chunks(std::span<const std::int64_t> stage_lay
             out.forward_s.push_back(seconds.forward_s + transfer / 2 + forward_share * host);
             out.backward_s.push_back(seconds.backward_s + transfer / 2 +
                                      (1 - forward_share) * host);
+            out.weights_s.push_back(seconds.weights_s);
         }
 }
 
 InterleavedStages Iteration::interleaved(std::span<const std::int64_t> stage_layers,
                                          Chunks& chunks) const {
-    lies_apart() ? set_heterogeneous_chunks(stage_layers, chunks)
-                 : set_even_chunks(stage_layers, chunks);
+    chunks.differ =
+        lies_apart() || std::any_of(stage_layers.begin(), stage_layers.end(),
+                                    [&](std::int64_t n) { return n % choice_.vpp != 0; });
+    chunks.differ ? set_heterogeneous_chunks(stage_layers, chunks)
+                  : set_even_chunks(stage_layers, chunks);
     const double embedding = embedding_s() + shard_.embedding_comm_s;
     const double head = head_s() + shard_.head_comm_s;
     return {.chunk_forward_s = chunks.forward_s,
@@ -273,14 +294,48 @@ InterleavedStages Iteration::interleaved(std::span<const std::int64_t> stage_lay
             .last_backward_s = (1 - forward_share) * head,
             .chunks = choice_.vpp,
             .micro_batches = choice_.micro_batches,
-            .chunks_differ = lies_apart()};
+            .chunks_differ = chunks.differ};
+}
+
+/// The same for a schedule that splits backwards, in which half of what embedding and head take
+/// backward is their weights'.
+SplitStages Iteration::split_stages(std::span<const std::int64_t> stage_layers,
+                                    Chunks& chunks) const {
+    const InterleavedStages whole = interleaved(stage_layers, chunks);
+    const auto stages = static_cast<std::size_t>(choice_.stages),
+               all = stages * static_cast<std::size_t>(choice_.vpp);
+    for (std::vector<double>* list : {&chunks.forward_s, &chunks.backward_s, &chunks.weights_s})
+        for (std::size_t i = list->size(); i < all; ++i) list->push_back((*list)[i - stages]);
+    const auto add_end = [&](std::size_t at, double forward, double backward) {
+        chunks.forward_s[at] += forward;
+        chunks.backward_s[at] += backward;
+        chunks.weights_s[at] += backward / 2;
+    };
+    add_end(0, whole.first_forward_s, whole.first_backward_s);
+    add_end(is_v_shaped(choice_.schedule) ? stages : all - 1, whole.last_forward_s,
+            whole.last_backward_s);
+    for (std::size_t i = 0; i < all; ++i) chunks.backward_s[i] -= chunks.weights_s[i];
+    return {.forward_s = chunks.forward_s,
+            .inputs_s = chunks.backward_s,
+            .weights_s = chunks.weights_s,
+            .stages = choice_.stages,
+            .chunks = choice_.vpp,
+            .micro_batches = choice_.micro_batches,
+            .schedule = choice_.schedule};
+}
+
+double Iteration::replayed_s(std::span<const std::int64_t> stage_layers) const {
+    Chunks chunks;
+    return choice_.schedule == Schedule::one_f_one_b
+               ? InterleavedReplay().seconds(interleaved(stage_layers, chunks))
+               : split_seconds(split_stages(stage_layers, chunks), max_replayed_tasks);
 }
 
 // ---- gradients and the step
 
 /// Of embedding and head.
 double Iteration::held_ends(const Stage& s) const {
-    if (choice_.stages == 1 && context_.model.tied_embedding)
+    if (choice_.has_both_ends() && s.index == 0 && context_.model.tied_embedding)
         return std::max(shard_.embedding_parameters, shard_.head_parameters);
     return (s.index == 0 ? shard_.embedding_parameters : 0) +
            (is_last(s.index) ? shard_.head_parameters : 0);
@@ -312,7 +367,8 @@ std::int64_t Iteration::expert_replicas() const {
     const std::int64_t ranks = choice_.dp * choice_.cp;
     return shard_.shape.ep == 1
                ? ranks
-               : std::max<std::int64_t>(1, ranks * shard_.shape.tp / shard_.shape.ep);
+               : std::max<std::int64_t>(
+                     1, ranks * shard_.shape.tp / (shard_.shape.ep * shard_.shape.etp));
 }
 
 /// Gradients are summed over the ranks that share states; of what a rank has then, its like in the
@@ -437,7 +493,8 @@ double Iteration::zero3_exposed_s(const Stage& s) const {
 /// First and last stage add up the gradients of a shared table.
 double Iteration::tied_exchange_s() const {
     const std::int64_t stages = choice_.stages;
-    if (stages == 1 || !ties_table(context_.model) || is_adapted(context_.model)) return 0;
+    if (choice_.has_both_ends() || !ties_table(context_.model) || is_adapted(context_.model))
+        return 0;
     const bool crosses =
         stages * choice_.dp * choice_.cp * shard_.shape.tp > topology_.gpus_per_node;
     const double table =
@@ -509,11 +566,7 @@ Estimate Iteration::price(std::span<const std::int64_t> stage_layers) const {
     e.compute_s = m * compute_s(slowest);
     e.tp_comm_s = m * comm_s(slowest);
     e.pp_comm_s = m * slowest.boundary_s;
-    double pipeline_s = pipeline.closed_s;
-    if (choice_.vpp > 1) {
-        Chunks chunks;
-        pipeline_s = InterleavedReplay().seconds(interleaved(stage_layers, chunks));
-    }
+    const double pipeline_s = choice_.is_replayed() ? replayed_s(stage_layers) : pipeline.closed_s;
     e.bubble_s = stage_layers.size() == 1 ? 0 : std::max(0.0, pipeline_s - m * slowest_s);
     e.dp_comm_s = longest.exchange_s + tied_exchange_s();
     e.optimizer_s = optimizer_s(longest);
@@ -523,11 +576,13 @@ Estimate Iteration::price(std::span<const std::int64_t> stage_layers) const {
     return e;
 }
 
-double Iteration::least_interleaved_s(std::span<const std::int64_t> stage_layers) const {
+double Iteration::least_replayed_s(std::span<const std::int64_t> stage_layers) const {
     Chunks chunks;
     const Longest longest = each_stage(stage_layers, [](const Stage&) {});
-    return arena::least_interleaved_seconds(interleaved(stage_layers, chunks)) +
-           longest.exchange_s + tied_exchange_s() + optimizer_s(longest);
+    const double pipeline_s = choice_.schedule == Schedule::one_f_one_b
+                                  ? least_interleaved_seconds(interleaved(stage_layers, chunks))
+                                  : least_split_seconds(split_stages(stage_layers, chunks));
+    return pipeline_s + longest.exchange_s + tied_exchange_s() + optimizer_s(longest);
 }
 
 void Iteration::finish(Estimate& e) const {

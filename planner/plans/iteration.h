@@ -11,6 +11,7 @@
 #include "core/offer.h"
 #include "planner/plans/schedule.h"
 #include "planner/plans/shard.h"
+#include "planner/plans/zero_bubble.h"
 
 namespace arena {
 
@@ -35,11 +36,11 @@ class Iteration {
     [[nodiscard]] double least_ends_s() const;
     /// What the tied table and the iteration itself add.
     [[nodiscard]] double fixed_s() const;
-    /// O(stages) without interleaving, and no allocation; an interleaved schedule is replayed,
-    /// O(stages vpp micro-batches).
+    /// O(stages) without interleaving, and no allocation; interleaved stages and other schedules
+    /// than 1F1B are replayed, O(stages vpp micro-batches).
     [[nodiscard]] Estimate price(std::span<const std::int64_t> stage_layers) const;
-    /// No interleaved replay of stage_layers takes less, nor what follows it.
-    [[nodiscard]] double least_interleaved_s(std::span<const std::int64_t> stage_layers) const;
+    /// No replay of stage_layers takes less, nor what follows it.
+    [[nodiscard]] double least_replayed_s(std::span<const std::int64_t> stage_layers) const;
 
   private:
     /// A stage and all that its layers add up to.
@@ -52,8 +53,11 @@ class Iteration {
         double zero3_s = 0;  ///< exposed in its layers, one micro-batch
     };
     struct Longest;
+    /// By chunk and then stage where they differ, else by stage. Of the backwards, what makes
+    /// gradients of weights is in weights_s too.
     struct Chunks {
-        std::vector<double> forward_s, backward_s;
+        std::vector<double> forward_s, backward_s, weights_s;
+        bool differ = false;
     };
     /// Of these parameters under ZeRO-3.
     struct Zero3 {
@@ -65,7 +69,7 @@ class Iteration {
     [[nodiscard]] double host_s() const {
         return is_emulated() ? 0 : static_cast<double>(choice_.vpp) * framework_.micro_batch_s;
     }
-    [[nodiscard]] bool is_last(std::int64_t index) const { return index + 1 == choice_.stages; }
+    [[nodiscard]] bool is_last(std::int64_t index) const { return index == choice_.last_stage(); }
     /// Whether a stage is several ranges of layers that differ.
     [[nodiscard]] bool lies_apart() const { return choice_.vpp > 1 && !shard_.is_homogeneous(); }
 
@@ -85,11 +89,14 @@ class Iteration {
     [[nodiscard]] double sent_s(std::int64_t index, std::span<const LayerRange>) const;
     [[nodiscard]] double received_s(std::int64_t index, std::span<const LayerRange>) const;
 
+    [[nodiscard]] std::int64_t transfers(std::int64_t index) const;
     [[nodiscard]] std::vector<LayerRange> chunk_ranges(std::span<const std::int64_t>) const;
     [[nodiscard]] std::vector<LayerRange> even_chunks(std::int64_t index) const;
     void set_even_chunks(std::span<const std::int64_t> stage_layers, Chunks&) const;
     void set_heterogeneous_chunks(std::span<const std::int64_t> stage_layers, Chunks&) const;
     [[nodiscard]] InterleavedStages interleaved(std::span<const std::int64_t>, Chunks&) const;
+    [[nodiscard]] SplitStages split_stages(std::span<const std::int64_t>, Chunks&) const;
+    [[nodiscard]] double replayed_s(std::span<const std::int64_t>) const;
 
     [[nodiscard]] double held_ends(const Stage&) const;
     [[nodiscard]] double parameters(const Stage&) const;

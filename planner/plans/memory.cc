@@ -15,6 +15,9 @@ namespace {
 
 constexpr double workspace_bytes = 256.0 * 1024 * 1024;
 constexpr double bucket_bytes = 400e6;  ///< flattened gradients in flight
+/// Of what a type reserves, a process alone takes the context's share; each kind of group that it
+/// talks in has communicators with buffers of their own (NCCL), up to this number.
+constexpr double context_share = 0.3, usual_groups = 3;
 
 constexpr std::size_t kept_column = 2;  ///< of MemoryModel's rows, by Recompute
 
@@ -71,10 +74,32 @@ double state_bytes_per_parameter(const StateBytes& states, std::int64_t zero_sta
     return whole + (total - whole) / real(dp);
 }
 
-/// 1F1B: one per stage that follows, and its own. Interleaved: Megatron's warm-up in chunks.
+PlanChoice choice_of(const Plan& plan) {
+    return {.stages = plan.pp(),
+            .dp = plan.dp(),
+            .micro_batches = plan.num_micro_batches,
+            .recompute = plan.recompute,
+            .zero_stage = plan.zero_stage,
+            .vpp = plan.vpp,
+            .cp = plan.cp,
+            .ep = plan.ep,
+            .hsdp = plan.hsdp,
+            .schedule = plan.schedule};
+}
+
+ShardShape shape_of(const Plan& plan) {
+    return {plan.tp(), plan.micro_batch, plan.sequence_parallel, plan.cp, plan.ep, plan.etp};
+}
+
+/// 1F1B: one per stage that follows, and its own. Interleaved: Megatron's warm-up in chunks. Where
+/// gradients of weights wait, a stage holds as much for them as it has less to wait for, so that
+/// all hold what the first one does.
 double micro_batches_in_flight(const PlanChoice& choice, std::int64_t index) {
-    const std::int64_t v = choice.vpp, after = choice.stages - index - 1;
-    const std::int64_t chunks = v == 1 ? after + 1 : 2 * after + (v - 1) * choice.stages + 1;
+    const std::int64_t v = choice.vpp, p = choice.stages, after = p - index - 1;
+    std::int64_t chunks = v == 1 ? after + 1 : 2 * after + (v - 1) * p + 1;
+    if (choice.schedule == Schedule::zb_h1) chunks = v * p;
+    if (choice.schedule == Schedule::zb_v) chunks = 2 * p;
+    if (choice.schedule == Schedule::dual_pipe_v) chunks = 2 * p + 1;
     return real(std::min(choice.micro_batches * v, chunks)) / real(v);
 }
 
@@ -116,8 +141,10 @@ MemoryModel::MemoryModel(const PoolContext& context, const ShardShape& shape)
         const KeptElements layer = kept_elements(model, list.kinds[list.runs.back().kind], shape);
         logits_bytes_ += real(model.mtp_layers) * (logits_bytes_ + kept_bytes(layer, width, shape));
     }
-    const double reserve = type.reserved_bytes + framework.reserved_gib * 1024 * 1024 * 1024;
-    reserved_bytes_ = type.emulated ? type.reserved_bytes : reserve + workspace_bytes;
+    communicators_bytes_ = type.emulated ? 0 : (1 - context_share) * type.reserved_bytes;
+    reserved_bytes_ = type.reserved_bytes - communicators_bytes_;
+    if (!type.emulated)
+        reserved_bytes_ += framework.reserved_gib * 1024 * 1024 * 1024 + workspace_bytes;
     set_inputs(model, tokens * real(model.hidden) * width / split);
     set_layers(model, framework, type.emulated);
 }
@@ -138,24 +165,27 @@ void MemoryModel::set_inputs(const Model& model, double transformer_bytes) {
 }
 
 /// Kept bytes under full recompute are the layer's input, which depends on the layer before.
-MemoryModel::Row MemoryModel::layer_row(const Model& model, const LayerKind& kind,
-                                        const FrameworkConstants& framework, bool emulated) const {
+MemoryModel::Held MemoryModel::layer_row(const Model& model, const LayerKind& kind,
+                                         const FrameworkConstants& framework, bool emulated) const {
     const double width = element_bytes(plain_precision(precision_));
     const LayerParameters parameters = shard_parameters(model, kind, shape_);
     KeptElements elements = kept_elements(model, kind, shape_);
     if (framework.keeps_masks < 0.5) elements.dropout = 0;
-    double kept = kept_bytes(elements, width, shape_);
-    if (!emulated)
-        kept -= framework.recompute_pointwise > 0.5
-                    ? kept_bytes(pointwise_elements(model, kind, shape_), width, shape_)
-                    : narrow_bytes(model, kind, shape_, precision_);
+    const bool pointwise = framework.recompute_pointwise > 0.5, mlp = framework.recompute_mlp > 0.5;
+    KeptElements recomputed;
+    if (pointwise) recomputed = pointwise_elements(model, kind, shape_);
+    if (mlp) recomputed.split = mlp_elements(model, kind, shape_).split;
+    const double again = emulated ? 0 : kept_bytes(recomputed, width, shape_);
+    double kept = kept_bytes(elements, width, shape_) - again;
+    if (!emulated && !pointwise && !mlp) kept -= narrow_bytes(model, kind, shape_, precision_);
     const bool fused = !emulated && framework.fused_attention >= 0.5;
     const double scores = fused ? 0 : score_bytes(elements, width);
     const double selective = kept -
                              framework.selective_others * std::max(0.0, kept - inputs_.first()) +
                              (1 - framework.selective_attention) * scores;
-    return {parameters.total() - parameters.expert, parameters.expert, kept + scores, selective,
-            inputs_.first()};
+    return {{parameters.total() - parameters.expert, parameters.expert, kept + scores, selective,
+             inputs_.first()},
+            again};
 }
 
 /// Each layer, or where its layers are told apart by their runs, the first of each run, has an
@@ -163,7 +193,7 @@ MemoryModel::Row MemoryModel::layer_row(const Model& model, const LayerKind& kin
 void MemoryModel::set_layers(const Model& model, const FrameworkConstants& framework,
                              bool emulated) {
     const LayerList& list = index_->list();
-    std::vector<Row> kinds;
+    std::vector<Held> kinds;
     for (const LayerKind& kind : list.kinds)
         kinds.push_back(layer_row(model, kind, framework, emulated));
     const LayerIndex::Form form = index_->form();
@@ -171,34 +201,36 @@ void MemoryModel::set_layers(const Model& model, const FrameworkConstants& frame
         set_rows(index_, kinds);
     } else {
         const auto split = std::make_shared<const LayerIndex>(with_first_layers(list));
-        std::vector<Row> rows;
+        std::vector<Held> rows;
         for (std::size_t r = 0; r < list.runs.size(); ++r)
             for (const std::int64_t layer : {std::int64_t{0}, std::int64_t{1}}) {
                 rows.push_back(kinds[list.runs[r].kind]);
-                rows.back()[4] = inputs_.at(std::min(index_->begin_of(r) + layer,
-                                                     index_->begin_of(r) + list.runs[r].count));
+                rows.back().row[4] = inputs_.at(std::min(index_->begin_of(r) + layer,
+                                                         index_->begin_of(r) + list.runs[r].count));
             }
         set_rows(split, rows);
     }
     const bool is_one = form == LayerIndex::Form::homogeneous;
-    const Row sums = is_one ? kinds.front() : held_.over({0, model.layers});
+    const Row sums = is_one ? kinds.front().row : held_.over({0, model.layers});
     for (std::size_t r = 0; r < 3; ++r)
         activations_[r] =
             is_one ? sums[kept_column + r] : sums[kept_column + r] / real(model.layers);
 }
 
 void MemoryModel::set_rows(const std::shared_ptr<const LayerIndex>& index,
-                           const std::vector<Row>& kinds) {
+                           const std::vector<Held>& kinds) {
     const auto column = [&](auto value) {
         std::vector<double> values;
-        for (const Row& row : kinds) values.push_back(value(row));
+        for (const Held& kind : kinds) values.push_back(value(kind.row, kind.again));
         return values;
     };
-    held_.set(index, kinds);
-    most_parameters_.set(index, column([](const Row& row) { return row[0] + row[1]; }));
+    std::vector<Row> rows;
+    for (const Held& kind : kinds) rows.push_back(kind.row);
+    held_.set(index, std::move(rows));
+    most_parameters_.set(index, column([](const Row& row, double) { return row[0] + row[1]; }));
     for (std::size_t r = 0; r < 3; ++r)
-        most_live_[r].set(index, column([&](const Row& row) {
-                              return std::max(0.0, row[kept_column] - row[kept_column + r]);
+        most_live_[r].set(index, column([&](const Row& row, double again) {
+                              return std::max(0.0, row[kept_column] - row[kept_column + r]) + again;
                           }));
 }
 
@@ -224,8 +256,9 @@ MemoryModel::Row MemoryModel::weights(const PlanChoice& choice, std::int64_t ind
     const double state = state_bytes(choice.zero_stage, ranks);
     Row row{state, state};
     if (shape_.ep > 1)
-        row[1] = state_bytes(choice.zero_stage,
-                             std::max<std::int64_t>(1, ranks * shape_.tp / shape_.ep));
+        row[1] =
+            state_bytes(choice.zero_stage,
+                        std::max<std::int64_t>(1, ranks * shape_.tp / (shape_.ep * shape_.etp)));
     row[kept_column + static_cast<std::size_t>(choice.recompute)] =
         slack_ * micro_batches_in_flight(choice, index);
     return row;
@@ -233,7 +266,7 @@ MemoryModel::Row MemoryModel::weights(const PlanChoice& choice, std::int64_t ind
 
 /// Parameters outside the layers. One stage holds a tied table once; two stages hold a copy each.
 double MemoryModel::held_parameters(const PlanChoice& choice, std::int64_t index) const {
-    const bool first = index == 0, last = index == choice.stages - 1;
+    const bool first = index == 0, last = index == choice.last_stage();
     if (first && last && tied_) return std::max(embedding_parameters_, head_parameters_);
     return (first ? embedding_parameters_ : 0) + (last ? head_parameters_ : 0);
 }
@@ -253,14 +286,21 @@ MemoryModel::Extremes MemoryModel::extremes(const PlanChoice& choice,
     return most;
 }
 
+double MemoryModel::reserved_bytes(const PlanChoice& choice) const {
+    const double groups = (choice.dp > 1 ? 1 : 0) + (choice.stages > 1 ? 1 : 0) +
+                          (shape_.tp > 1 ? 1 : 0) + (shape_.cp > 1 ? 1 : 0) +
+                          (shape_.ep > 1 ? 1 : 0);
+    return reserved_bytes_ + communicators_bytes_ * std::min(1.0, groups / usual_groups);
+}
+
 double MemoryModel::fixed_bytes(const PlanChoice& choice, std::int64_t index,
                                 const Extremes& most) const {
     const double state = end_state_bytes(choice.zero_stage, choice.sharing());
-    double bytes = reserved_bytes_ + held_parameters(choice, index) * state;
+    double bytes = reserved_bytes(choice) + held_parameters(choice, index) * state;
     bytes += slack_ * most.live_bytes;
     if (choice.zero_stage >= 3)
         bytes += 2 * most.parameters * element_bytes(plain_precision(precision_));
-    if (index == choice.stages - 1) bytes += slack_ * logits_bytes_;
+    if (index == choice.last_stage()) bytes += slack_ * logits_bytes_;
     if (choice.stages > 1) bytes += most.boundary_bytes;
     if (choice.dp > 1)
         bytes +=

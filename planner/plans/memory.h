@@ -27,9 +27,20 @@ struct PlanChoice {
     std::int64_t zero_stage = 0;
     std::int64_t vpp = 1, cp = 1, ep = 1;  ///< see Plan
     std::int64_t hsdp = 0;                 ///< see Plan
+    Schedule schedule = Schedule::one_f_one_b;
     /// Ranks that share ZeRO's state.
     [[nodiscard]] std::int64_t sharing() const { return (hsdp == 0 ? dp : hsdp) * cp; }
+    /// The stage with the last layer, the head and the loss.
+    [[nodiscard]] std::int64_t last_stage() const { return is_v_shaped(schedule) ? 0 : stages - 1; }
+    /// Whether one stage has both embedding and head.
+    [[nodiscard]] bool has_both_ends() const { return last_stage() == 0; }
+    /// Whether stages have several chunks, or a schedule that only a replay prices: these have
+    /// equally many layers.
+    [[nodiscard]] bool is_replayed() const { return vpp > 1 || schedule != Schedule::one_f_one_b; }
 };
+/// Of a plan whose stages are alike but for their layers.
+PlanChoice choice_of(const Plan&);
+ShardShape shape_of(const Plan&);
 
 struct StageMemory {
     double fixed_bytes = 0, layer_bytes = 0;
@@ -40,7 +51,7 @@ struct StageMemory {
     [[nodiscard]] std::int64_t capacity(std::int64_t most, double limit_bytes) const;
 };
 
-/// Micro-batches whose activations a stage holds at once; a fraction when interleaved.
+/// Micro-batches whose activations a stage holds at once; a fraction where it has chunks.
 double micro_batches_in_flight(const PlanChoice&, std::int64_t index);
 /// Bytes of weights, gradients and Adam state per parameter (Megatron's table: bf16 18, fp16 20,
 /// fp32 16 bytes unsharded), the sharded part divided by dp.
@@ -87,10 +98,16 @@ class MemoryModel {
 
     void set_inputs(const Model&, double transformer_bytes);
     void set_layers(const Model&, const FrameworkConstants&, bool emulated);
-    void set_rows(const std::shared_ptr<const LayerIndex>&, const std::vector<Row>& kinds);
-    [[nodiscard]] Row layer_row(const Model&, const LayerKind&, const FrameworkConstants&,
-                                bool emulated) const;
+    /// Of a kind of layer: what it holds, and what modules bring back while its backward runs.
+    struct Held {
+        Row row;
+        double again = 0;
+    };
+    void set_rows(const std::shared_ptr<const LayerIndex>&, const std::vector<Held>& kinds);
+    [[nodiscard]] Held layer_row(const Model&, const LayerKind&, const FrameworkConstants&,
+                                 bool emulated) const;
     [[nodiscard]] Extremes extremes(const PlanChoice&, std::span<const LayerRange>) const;
+    [[nodiscard]] double reserved_bytes(const PlanChoice&) const;
     [[nodiscard]] double fixed_bytes(const PlanChoice&, std::int64_t index, const Extremes&) const;
     [[nodiscard]] Row weights(const PlanChoice&, std::int64_t index) const;
     [[nodiscard]] double held_parameters(const PlanChoice&, std::int64_t index) const;
@@ -109,10 +126,10 @@ class MemoryModel {
     std::shared_ptr<const LayerIndex> index_;
     LayerSums<5> held_;
     LayerMost most_parameters_;
-    std::array<LayerMost, 3> most_live_;  ///< by Recompute: kept without it less kept with it
+    std::array<LayerMost, 3> most_live_;  ///< by Recompute: what it and modules bring back
     LayerEnds inputs_;                    ///< bytes into each layer and out of the last
     std::array<double, 3> activations_;   ///< by Recompute
-    double logits_bytes_, reserved_bytes_;
+    double logits_bytes_, reserved_bytes_, communicators_bytes_;
 };
 
 }  // namespace arena

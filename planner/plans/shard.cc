@@ -59,11 +59,16 @@ double unpadded_head_s(const PoolContext& context, const std::vector<OpCount>& h
 double exchange_with_experts_s(const PoolContext& context, const Topology& topology,
                                const ShardShape& shape) {
     if (shape.ep <= 1) return 0;
-    const double bytes = routed_rows(context.model, shape) * real(context.model.hidden) *
-                         element_bytes(plain_precision(context.precision));
-    const Group group = strided_group(topology, shape.ep, 1);
-    return 2 * (1 - context.constants.framework.overlap_expert) *
-           all_to_all_s(topology, group, bytes);
+    const double rows = routed_rows(context.model, shape) * real(context.model.hidden) *
+                        element_bytes(plain_precision(context.precision));
+    const Group group = strided_group(topology, shape.ep, shape.etp);
+    const double among_experts_s = 2 * (1 - context.constants.framework.overlap_expert) *
+                                   all_to_all_s(topology, group, rows / real(shape.etp));
+    if (shape.etp == 1) return among_experts_s;
+    // those that split an expert gather their rows, and sum and scatter what comes of them
+    const Group split = tp_group(topology, shape.etp);
+    return among_experts_s + all_gather_s(topology, split, rows) +
+           reduce_scatter_s(topology, split, rows);
 }
 
 /// Ring attention: every rank passes its keys and values on cp - 1 times while it computes; what
@@ -90,13 +95,15 @@ struct Collectives {
 
 struct LayerParts {
     double forward_s, backward_s, attention_s;
-    double pointwise_s;  ///< of norms and activation functions, forward
+    double again_s;    ///< forward of what modules recompute whatever else is recomputed
+    double weights_s;  ///< of backward, the products that make gradients of weights
     Collectives collectives;
     double overlap;  ///< share of tensor-parallel collectives that may hide
     double issue_forward_s, issue_backward_s;  ///< plain launches of our own take this, measured
-    double extra_host_s;  ///< of one forward: softmax that is not fused, experts
-    double experts_s;     ///< all-to-all to experts and back, exposed part
-    double ring_s;        ///< keys and values around the context-parallel group, exposed part
+    double extra_host_s;   ///< of one forward: softmax that is not fused, experts
+    double experts_s;      ///< all-to-all to experts and back, exposed part
+    double experts_again;  ///< passes of that in a backward that repeats no whole layer
+    double ring_s;         ///< keys and values around the context-parallel group, exposed part
     std::int64_t tp;
     bool emulated;
 };
@@ -129,8 +136,9 @@ LayerSeconds compose(const LayerParts& parts, Recompute recompute, const Framewo
     const double repeated = full ? parts.forward_s
                             : recompute == Recompute::selective
                                 ? c.selective_attention * parts.attention_s +
-                                      c.selective_others * (parts.forward_s - parts.attention_s)
-                                : c.recompute_pointwise * parts.pointwise_s;
+                                      c.selective_others * (parts.forward_s - parts.attention_s) +
+                                      parts.again_s
+                                : parts.again_s;
     const Collectives& tensor = parts.collectives;
     // collectives hide behind the matrix products beside them: no longer than these take, and only
     // where ranks write into each other's memory (Transformer Engine's userbuffers ask for NVLink)
@@ -141,7 +149,8 @@ LayerSeconds compose(const LayerParts& parts, Recompute recompute, const Framewo
     const double again_s = share * tensor.repeated_s;
     const double forward_comm = exposed * tensor.seconds + parts.experts_s + parts.ring_s;
     const double backward_comm = exposed * (tensor.seconds + again_s) +
-                                 (full ? 2 : 1) * parts.experts_s + (full ? 3 : 2) * parts.ring_s;
+                                 (full ? 2 : parts.experts_again) * parts.experts_s +
+                                 (full ? 3 : 2) * parts.ring_s;
     const double forward = parts.forward_s + forward_comm;
     const double backward = parts.backward_s + repeated + backward_comm;
     double forward_total = forward, backward_total = backward;
@@ -162,6 +171,7 @@ LayerSeconds compose(const LayerParts& parts, Recompute recompute, const Framewo
     seconds.compute_s = forward_total + backward_total - seconds.comm_s;
     seconds.forward_s = forward_total;
     seconds.backward_s = backward_total;
+    seconds.weights_s = backward > 0 ? parts.weights_s * backward_total / backward : 0;
     return seconds;
 }
 
@@ -207,14 +217,18 @@ class KindPricer {
             parts.backward_s += wait * attention_s(ops.layer_backward);
             parts.attention_s *= 1 + wait;
         }
-        if (framework_.recompute_pointwise > 0) parts.pointwise_s = pointwise_s(ops.layer_forward);
+        parts.again_s = again_s(ops);
+        parts.weights_s = weights_s(ops.layer_backward, parts.backward_s);
         parts.collectives = collectives(kind);
         parts.overlap = topology_.intra.name.starts_with("pcie") ? 0 : framework_.overlap_tensor;
         parts.extra_host_s = fallback_s(ops);
         parts.ring_s = context_ring_s(context_, topology_, shape_, parts.attention_s);
         if (kind.body == LayerKind::Body::moe) {
-            parts.extra_host_s += framework_.host_expert_s;
+            parts.extra_host_s += framework_.host_expert_s + framework_.host_group_s *
+                                                                 real(context_.model.experts) /
+                                                                 real(shape_.ep);
             parts.experts_s = experts_s_;
+            parts.experts_again = 1 + framework_.recompute_mlp;
         }
         parts.tp = shape_.tp;
         parts.emulated = context_.pool.hardware.emulated;
@@ -252,6 +266,31 @@ class KindPricer {
         return sum;
     }
 
+    /// What modules recompute: norms and activation functions, the MLP or the experts, or both.
+    [[nodiscard]] double again_s(const ShardOperators& ops) const {
+        EvidenceSeconds unused{};
+        const double mlp = framework_.recompute_mlp, pointwise = framework_.recompute_pointwise;
+        double seconds = mlp > 0 ? mlp * sum_seconds(context_.pricer, ops.mlp, unused) : 0;
+        if (pointwise > 0)
+            seconds += pointwise * (pointwise_s(ops.layer_forward) - mlp * pointwise_s(ops.mlp));
+        return seconds;
+    }
+
+    /// Of a backward that takes so long; of work that only its FLOPs and bytes are known of, half.
+    [[nodiscard]] double weights_s(const std::vector<OpCount>& ops, double backward_s) const {
+        double sum = 0, weights = 0;
+        for (const OpCount& op : ops) {
+            const double seconds = op.count * context_.pricer.price(op.shape).seconds;
+            const auto* conv = std::get_if<ConvVariant>(&op.shape.variant);
+            sum += seconds;
+            if (has_variant(op.shape, Gradient::weights) ||
+                (conv != nullptr && conv->gradient == Gradient::weights))
+                weights += seconds;
+            if (op.shape.kind == OpKind::custom) weights += seconds / 2;
+        }
+        return sum > 0 ? weights / sum * backward_s : 0;
+    }
+
     [[nodiscard]] double pointwise_s(const std::vector<OpCount>& ops) const {
         double sum = 0;
         for (const OpCount& op : ops)
@@ -284,8 +323,8 @@ class KindPricer {
     double skew_s_ = 0, collective_s_ = 0, experts_s_ = 0;
 };
 
-LayerSums<4>::Row row_of(const LayerSeconds& s) {
-    return {s.compute_s, s.comm_s, s.forward_s, s.backward_s};
+LayerSums<5>::Row row_of(const LayerSeconds& s) {
+    return {s.compute_s, s.comm_s, s.forward_s, s.backward_s, s.weights_s};
 }
 
 /// {number, channels of them all} of one pass.
@@ -336,7 +375,7 @@ std::size_t Shard::bytes() const {
         return 0.0;
     }();
     const double numbers =
-        rows * (27 + 4 * std::log2(rows + 1)) + 32 * real(std::ssize(index.list().kinds));
+        rows * (30 + 4 * std::log2(rows + 1)) + 32 * real(std::ssize(index.list().kinds));
     const double counts = index.form() == LayerIndex::Form::counted
                               ? real(index.layers() * std::ssize(index.list().kinds)) / 4
                               : 0;
@@ -355,7 +394,7 @@ void Shard::set_ends(const PoolContext& context, const ShardOperators& ops) {
 void Shard::set_layers(std::span<const Kind> kinds) {
     const std::shared_ptr<const LayerIndex>& index = memory.index();
     for (std::size_t r = 0; r < times_.size(); ++r) {
-        std::vector<LayerSums<4>::Row> rows;
+        std::vector<LayerSums<5>::Row> rows;
         rows.reserve(kinds.size());
         for (const Kind& kind : kinds) {
             rows.push_back(row_of(kind.seconds[r]));

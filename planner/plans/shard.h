@@ -22,6 +22,7 @@ using EvidenceSeconds = std::array<double, evidence_count>;
 struct LayerSeconds {
     double compute_s = 0, comm_s = 0;
     double forward_s = 0, backward_s = 0;  ///< the same, by direction
+    double weights_s = 0;                  ///< of backward, what makes gradients of weights
     [[nodiscard]] double total() const { return compute_s + comm_s; }
 };
 
@@ -30,9 +31,9 @@ struct Shard {
 
     /// Of all layers in a range, one after the other.
     [[nodiscard]] LayerSeconds seconds(Recompute recompute, LayerRange range) const {
-        const auto [compute, comm, forward, backward] =
+        const auto [compute, comm, forward, backward, weights] =
             times_[static_cast<std::size_t>(recompute)].over(range);
-        return {compute, comm, forward, backward};
+        return {compute, comm, forward, backward, weights};
     }
     [[nodiscard]] double least_layer_s(Recompute recompute) const {
         return least_s_[static_cast<std::size_t>(recompute)];
@@ -80,7 +81,7 @@ struct Shard {
     void set_layers(std::span<const Kind>);
     void set_boundaries(const PoolContext&);
 
-    std::array<LayerSums<4>, 3> times_;              ///< by Recompute
+    std::array<LayerSums<5>, 3> times_;              ///< by Recompute
     std::array<double, 3> least_s_{}, slowest_s_{};  ///< of one layer
     LayerSums<2> parameters_, norms_;
     LayerEnds boundary_bytes_;

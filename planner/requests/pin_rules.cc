@@ -66,9 +66,36 @@ std::string expert_obstacle(const PlanPin& pin, const Model& model) {
         return fmt::format("ep{} does not divide the {} experts of {}", pin.ep, model.experts,
                            model.name);
     const std::int64_t ranks = pin.dp * pin.tp * or_one(pin.cp);
-    if (ranks != 0 && ranks % pin.ep != 0)
-        return fmt::format("ep{} does not divide the {} ranks of a stage, which are dp*tp*cp",
-                           pin.ep, ranks);
+    if (ranks != 0 && ranks % (pin.ep * or_one(pin.etp)) != 0)
+        return fmt::format("ep{}{} does not divide the {} ranks of a stage, which are dp*tp*cp",
+                           pin.ep, pin.etp > 1 ? fmt::format(" x etp{}", pin.etp) : "", ranks);
+    return {};
+}
+
+/// What splits an expert is a part of the tensor-parallel group.
+std::string expert_split_obstacle(const PlanPin& pin, const Model& model) {
+    if (pin.etp <= 1) return {};
+    if (pin.ep <= 1)
+        return fmt::format("etp{} splits experts that are shared out: give an ep of 2 or more",
+                           pin.etp);
+    if (pin.tp % pin.etp != 0)
+        return fmt::format("etp{} does not divide tp{}: give a tp that is a multiple of it",
+                           pin.etp, pin.tp);
+    if (model.moe_ffn_hidden % pin.etp != 0)
+        return fmt::format("etp{} does not divide the experts' width of {}", pin.etp,
+                           model.moe_ffn_hidden);
+    return {};
+}
+
+/// Schedules that split backwards want stages, in a V of two chunks.
+std::string schedule_obstacle(const PlanPin& pin) {
+    if (!pin.schedule || *pin.schedule == Schedule::one_f_one_b) return {};
+    const std::string_view name = to_string(*pin.schedule);
+    if (pin.pp == 1)
+        return fmt::format("{} is an order of pipeline stages, and pp1 is one: give pp2 or more",
+                           name);
+    if (is_v_shaped(*pin.schedule) && pin.vpp != 2)
+        return fmt::format("{} has two chunks of layers for each stage: give vpp2", name);
     return {};
 }
 
@@ -101,6 +128,7 @@ PlanFacts pinned_facts(const PlanPin& pin, const Request& request, const Capabil
                : has_replicas ? 2 * std::max(facts.ep, or_one(pin.hsdp))
                               : 1;  // as good as any
     facts.zero = pin.zero_stage.value_or(0), facts.hsdp = pin.hsdp;
+    facts.etp = or_one(pin.etp), facts.schedule = pin.schedule.value_or(facts.schedule);
     facts.recompute = pin.recompute.value_or(Recompute::none);
     facts.sequence_parallel = pin.sequence_parallel.value_or(
         can.told.has(Feature::sp) && default_sequence_parallel(model, facts.tp));
@@ -140,6 +168,13 @@ std::string launcher_obstacle(const PlanPin& pin, const Request& request, const 
         {Feature::ep_cp, "ep1, cp1", pin.ep > 1},
         {Feature::ep_over_replicas, "ep1, an ep that divides dp", pin.ep > 1},
         {Feature::ep_part_of_tp, "ep1, a multiple of tp x cp", pin.ep > 1},
+        {Feature::etp, "etp1", pin.etp > 1},
+        {Feature::zb_h1, "1f1b, zbh1 with vpp2 or more", pin.schedule.has_value()},
+        {Feature::zb_h1_vpp, "1f1b, zbh1 with vpp1", pin.schedule.has_value()},
+        {Feature::zb_v, "1f1b", pin.schedule.has_value()},
+        {Feature::dual_pipe_v, "1f1b", pin.schedule.has_value()},
+        {Feature::hsdp_zero3, "no hsdp, with which all replicas share states, zero1",
+         pin.hsdp != 0},
         {Feature::hsdp, "no hsdp, with which all replicas share states", pin.hsdp != 0},
         {Feature::convolutions, "tp1", pin.tp > 1},
         {Feature::no_sp, has_no_sp ? "tp1, sp" : "tp1", pin.tp > 1},
@@ -294,7 +329,8 @@ std::string pin_obstacle(const Request& request) {
           launcher_obstacle(pin, request, can), zero_obstacle(pin, request, can),
           group_obstacle(pin), stages_obstacle(pin, request, can),
           batch_obstacle(pin, request.global_batch), context_obstacle(pin.cp, request.model),
-          expert_obstacle(pin, request.model), interleaving_obstacle(pin, request)})
+          expert_obstacle(pin, request.model), expert_split_obstacle(pin, request.model),
+          schedule_obstacle(pin), interleaving_obstacle(pin, request)})
         if (!obstacle.empty()) return obstacle;
     return {};
 }

@@ -99,7 +99,7 @@ bool CandidateLayers::fit(const MemoryModel& memory, const PlanChoice& choice,
                                                   : memory.bytes(choice, i, {&even, 1}));
     }
     if (is_homogeneous) return fits && room >= layers;
-    const bool lies_apart = choice.vpp > 1;  // partitioned once, and asked then
+    const bool lies_apart = choice.is_replayed();  // partitioned once, and asked then
     return lies_apart || room >= layers;
 }
 
@@ -140,9 +140,9 @@ bool CandidateLayers::partition(const Topology& topology, const Shard& shard,
                    problem.ends_s + problem.fixed_s <
                limit_s;
     };
-    if (choice.vpp == 1 && !beats_limit(shard.is_homogeneous() ? parts.longest_s(0, 0) : 0))
+    if (!choice.is_replayed() && !beats_limit(shard.is_homogeneous() ? parts.longest_s(0, 0) : 0))
         return false;
-    if (choice.vpp > 1) {  // one partition: bytes are what is asked
+    if (choice.is_replayed()) {  // one partition: bytes are what is asked
         problem.split = LayerSplit::even;
         return solver_.solve(problem, parts, std::numeric_limits<double>::infinity(), layers_);
     }

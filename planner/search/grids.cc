@@ -148,6 +148,7 @@ std::vector<ShardShape> shard_shapes(const PlanQuery& query, const GpuPool& pool
     const std::vector<std::int64_t> eps = degrees(
         query.can.degree(Feature::ep), query.pin.ep,
         [&](std::int64_t ep) { return query.model.experts > 0 && ep_fits(query.model, ep); });
+    const std::int64_t etp = std::max<std::int64_t>(1, query.pin.etp);
     std::vector<ShardShape> shapes;
     for (std::int64_t tp : tp_degrees(query, pool)) {
         const bool splits_tokens = default_sequence_parallel(query.model, tp);
@@ -156,16 +157,40 @@ std::vector<ShardShape> shard_shapes(const PlanQuery& query, const GpuPool& pool
         if (sequence && !splits_tokens) continue;
         for (std::int64_t micro_batch : micro_batch_sizes(query))
             for (std::int64_t cp : cps)
-                for (std::int64_t ep : eps) shapes.push_back({tp, micro_batch, sequence, cp, ep});
+                for (std::int64_t ep : eps)
+                    if (etp_fits(query.model, tp, ep, etp))
+                        shapes.push_back({tp, micro_batch, sequence, cp, ep, etp});
     }
     return shapes;
 }
+
+Schedule schedule_of(const PlanQuery& query) {
+    return query.pin.schedule.value_or(Schedule::one_f_one_b);
+}
+
+namespace {
+
+/// A schedule that splits backwards takes stages of equally many layers: the pinned chunks, else 1,
+/// in a V 2. In a V that goes with DualPipe there are as many micro-batches as chunks or more.
+std::vector<std::int64_t> schedule_chunks(const PlanQuery& query, Schedule schedule,
+                                          std::int64_t stages, std::int64_t micro_batches) {
+    const bool is_v = is_v_shaped(schedule);
+    const std::int64_t chunks = is_v ? 2 : std::max<std::int64_t>(1, query.pin.vpp);
+    const bool fits = stages > 1 && query.model.layers % (stages * chunks) == 0 &&
+                      micro_batches % stages == 0 && (!is_v || query.pin.vpp == 2) &&
+                      (schedule != Schedule::dual_pipe_v || micro_batches >= 2 * stages);
+    return fits ? std::vector{chunks} : std::vector<std::int64_t>{};
+}
+
+}  // namespace
 
 std::vector<std::int64_t> vpp_counts(const PlanQuery& query, std::int64_t stages,
                                      std::int64_t micro_batches) {
     const bool can_interleave = stages > 1 && query.model.layers % stages == 0 &&
                                 micro_batches % stages == 0 && query.can.told.has(Feature::vpp);
     const std::int64_t each = query.model.layers / stages, pinned = query.pin.vpp;
+    if (const Schedule schedule = schedule_of(query); schedule != Schedule::one_f_one_b)
+        return schedule_chunks(query, schedule, stages, micro_batches);
     if (pinned > 1)
         return can_interleave && each % pinned == 0 ? std::vector{pinned}
                                                     : std::vector<std::int64_t>{};
@@ -200,8 +225,8 @@ std::vector<std::int64_t> zero_stages(const PlanQuery& query, std::int64_t stage
 PlanFacts facts_of(const Model& model, const ShardShape& shape, const PlanChoice& choice) {
     PlanFacts facts = facts_of(model);
     facts.pp = choice.stages, facts.dp = choice.dp, facts.tp = shape.tp;
-    facts.cp = shape.cp, facts.ep = shape.ep, facts.vpp = choice.vpp,
-    facts.zero = choice.zero_stage, facts.hsdp = choice.hsdp;
+    facts.cp = shape.cp, facts.ep = shape.ep, facts.etp = shape.etp, facts.vpp = choice.vpp;
+    facts.zero = choice.zero_stage, facts.hsdp = choice.hsdp, facts.schedule = choice.schedule;
     facts.micro_batches = choice.micro_batches;
     facts.recompute = choice.recompute;
     facts.sequence_parallel = shape.sequence_parallel;
@@ -215,7 +240,7 @@ Split split_grid(const PlanQuery& query, const NodeShape& shape, std::int64_t st
         return {};
     const std::int64_t dp = gpus / each;
     if (query.pin.dp != 0 && query.pin.dp != dp) return {};
-    if (dp * shard.cp * shard.tp % shard.ep != 0) return {};
+    if (dp * shard.cp * shard.tp % (shard.ep * shard.etp) != 0) return {};
     if (query.pin.hsdp != 0 && (dp % query.pin.hsdp != 0 || shard.ep > 1)) return {};
     if (query.global_batch % (dp * shard.micro_batch) != 0) return {};
     const std::int64_t micro_batches = query.global_batch / (dp * shard.micro_batch);
@@ -238,7 +263,9 @@ Plan uniform_plan(const ShardShape& shape, const PlanChoice& choice,
     plan.vpp = choice.vpp;
     plan.cp = choice.cp;
     plan.ep = choice.ep;
+    plan.etp = shape.etp;
     plan.hsdp = choice.hsdp;
+    plan.schedule = choice.schedule;
     return plan;
 }
 

@@ -56,9 +56,12 @@ std::vector<std::int64_t> micro_batch_sizes(const PlanQuery&);
 /// Sequence parallel wherever it can be, or as the pin says.
 std::vector<ShardShape> shard_shapes(const PlanQuery&, const GpuPool&);
 /// Chunks per stage, 1 first: the pin, else 1; where the launcher leaves them free, all divisors of
-/// a stage's layers. More than 1 takes even stages and micro-batches that are a multiple of them.
+/// a stage's layers. More than 1 takes even stages and micro-batches that are a multiple of them;
+/// so does any other schedule than 1F1B, with one chunk too.
 std::vector<std::int64_t> vpp_counts(const PlanQuery&, std::int64_t stages,
                                      std::int64_t micro_batches);
+/// The pin, or 1F1B.
+Schedule schedule_of(const PlanQuery&);
 /// What the launcher can be told: none, then selective, then full; or the pin.
 std::vector<Recompute> recompute_kinds(const PlanQuery&);
 /// Of 0..3, those that the launcher can be told and the search may take; 0 alone without replicas,

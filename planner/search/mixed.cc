@@ -76,7 +76,7 @@ bool is_mixed(const Plan& plan) {
 }
 
 Status check_mixed(const Plan& plan, std::int64_t gpus_per_node) {
-    if (plan.vpp != 1 || plan.cp != 1 || plan.ep != 1)
+    if (plan.vpp != 1 || plan.cp != 1 || plan.ep != 1 || plan.schedule != Schedule::one_f_one_b)
         return usage_error("stages that differ in dp or tp take vpp, cp and ep of 1");
     const std::int64_t samples = plan.micro_batch * plan.dp();
     std::int64_t first = 0;

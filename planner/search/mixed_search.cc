@@ -407,7 +407,8 @@ bool MixedSearch::can_be_mixed(const Grid& grid) const {
     const bool wants_tp =
         pin.sequence_parallel.value_or(false);  // of some stage at least, which may have none
     return pin.vpp <= 1 && pin.cp <= 1 && pin.ep <= 1 && pin.hsdp == 0 && !wants_tp &&
-           grid.stages >= 2 && grid.stages <= context_.model.layers && grid.stages <= grid.gpus();
+           schedule_of(query_) == Schedule::one_f_one_b && grid.stages >= 2 &&
+           grid.stages <= context_.model.layers && grid.stages <= grid.gpus();
 }
 
 bool MixedSearch::is_too_large(const Grid& grid) const {

@@ -26,9 +26,14 @@ std::string no_shape_reason(const Model& model, const PlanPin& pin) {
                            model.seq_length, model.name, 2 * pin.cp);
     if (pin.ep > 1 && model.experts == 0)
         return fmt::format("ep{} shares out experts, and {} has none", pin.ep, model.name);
-    if (pin.ep > 1)
+    if (pin.ep > 1 && !ep_fits(model, pin.ep))
         return fmt::format("ep{} does not divide the {} experts of {}", pin.ep, model.experts,
                            model.name);
+    if (pin.etp > 1)
+        return fmt::format(
+            "etp{} splits experts that ep shares out, over ranks of a tp that it "
+            "divides",
+            pin.etp);
     return "no degrees go with " + to_string(pin);
 }
 

@@ -264,6 +264,22 @@ Status check_sharding(const Plan& plan) {
                                          plan.hsdp));
 }
 
+/// A schedule that splits backwards.
+Status check_schedule(const Plan& plan) {
+    if (plan.schedule == Schedule::one_f_one_b) return Done{};
+    const bool is_v = is_v_shaped(plan.schedule);
+    const std::int64_t least = plan.schedule == Schedule::dual_pipe_v ? 2 * plan.pp() : 1;
+    const bool is_sound = plan.pp() > 1 && !is_mixed(plan) && (!is_v || plan.vpp == 2) &&
+                          plan.num_micro_batches % plan.pp() == 0 &&
+                          plan.num_micro_batches >= least;
+    return is_sound ? Status(Done{})
+                    : usage_error(fmt::format(
+                          "{} wants 2 stages or more, alike{}, and micro-batches that are a "
+                          "multiple of the stages{}",
+                          to_string(plan.schedule), is_v ? ", vpp2" : "",
+                          least > 1 ? fmt::format(", {} or more", least) : ""));
+}
+
 Status check_shape(const Model& model, std::int64_t global_batch, const Grid& grid,
                    const Plan& plan) {
     const std::int64_t layers =
@@ -319,10 +335,16 @@ Status check_shape(const Model& model, std::int64_t global_batch, const Grid& gr
     if (plan.ep < 1 || !ep_fits(model, plan.ep))
         return usage_error(fmt::format("ep{} does not divide the {} experts of {}", plan.ep,
                                        model.experts, model.name));
-    if (plan.dp() * plan.cp * plan.tp() % plan.ep != 0)
-        return usage_error(fmt::format("ep{} does not divide the {} GPUs of a stage", plan.ep,
+    if (plan.etp < 1 || !etp_fits(model, plan.tp(), plan.ep, plan.etp))
+        return usage_error(fmt::format(
+            "etp{} splits experts that ep shares out: it wants ep2 or more, and divides tp{} and "
+            "the experts' width",
+            plan.etp, plan.tp()));
+    if (plan.dp() * plan.cp * plan.tp() % (plan.ep * plan.etp) != 0)
+        return usage_error(fmt::format("ep{}{} does not divide the {} GPUs of a stage", plan.ep,
+                                       plan.etp > 1 ? fmt::format(" x etp{}", plan.etp) : "",
                                        plan.dp() * plan.cp * plan.tp()));
-    return Done{};
+    return check_schedule(plan);
 }
 
 }  // namespace
@@ -459,7 +481,7 @@ Plan with_best_layers(const Model& model, std::int64_t global_batch, const Grid&
 
 Plan with_best_layers(const Model& model, std::int64_t global_batch, const Grid& grid, Plan plan,
                       const GpuPool& pool, LayerSplit split, PlanBudget& budget) {
-    if (is_mixed(plan) || plan.vpp > 1 || plan.pp() == 1) return plan;
+    if (is_mixed(plan) || choice_of(plan).is_replayed() || plan.pp() == 1) return plan;
     const auto context = prepare(model, pool, global_batch);
     if (!context || context->is_homogeneous()) return plan;
     PlanQuery query{.model = model,
@@ -469,16 +491,8 @@ Plan with_best_layers(const Model& model, std::int64_t global_batch, const Grid&
     query.pin.micro_batch = plan.micro_batch;
     query.can.set(split);
     PoolSearch search(query, *context, budget);
-    const ShardShape shape{plan.tp(), plan.micro_batch, plan.sequence_parallel, plan.cp, plan.ep};
-    const PlanChoice choice{.stages = plan.pp(),
-                            .dp = plan.dp(),
-                            .micro_batches = plan.num_micro_batches,
-                            .recompute = plan.recompute,
-                            .zero_stage = plan.zero_stage,
-                            .cp = plan.cp,
-                            .ep = plan.ep,
-                            .hsdp = plan.hsdp};
-    search.partition_fixed({grid.nodes, grid.gpus_per_node}, shape, choice, plan.stage_layers);
+    search.partition_fixed({grid.nodes, grid.gpus_per_node}, shape_of(plan), choice_of(plan),
+                           plan.stage_layers);
     return plan;
 }
 

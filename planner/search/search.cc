@@ -114,7 +114,7 @@ PoolSearch::PoolSearch(const PlanQuery& query, const PoolContext& context, PlanB
 Shard& PoolSearch::shard(std::size_t index, const NodeShape& nodes) {
     PricedShard& slot = shards_[index];
     const ShardShape& shape = shapes_[index];
-    const bool spans_nodes = shape.cp * shape.ep > 1;
+    const bool spans_nodes = shape.cp * shape.ep * shape.etp > 1;
     if (!slot.shard || (spans_nodes && slot.nodes != nodes)) {
         const Topology topology = spans_nodes
                                       ? topology_of(nodes, 1)
@@ -160,7 +160,8 @@ void PoolSearch::list_candidates_of(std::uint32_t at, const NodeShape& nodes, st
                                         .vpp = vpp,
                                         .cp = shape.cp,
                                         .ep = shape.ep,
-                                        .hsdp = query_.pin.hsdp};
+                                        .hsdp = query_.pin.hsdp,
+                                        .schedule = schedule_of(query_)};
                 if (can_be_told(shape, choice))
                     open_.push_back({lower_bound_s(shard(at, nodes), choice), at, choice});
             }
@@ -194,7 +195,9 @@ double PoolSearch::lower_bound_s(const Shard& shard, const PlanChoice& choice) c
         share * held * shard.trained_share * shard.layer_parameters * shard.optimizer_parameter_s;
     const double around = real(choice.stages - 1) / real(choice.vpp) * longest + embedding;
     double pipeline = 0;
-    if (choice.vpp == 1)
+    if (choice.schedule != Schedule::one_f_one_b)
+        pipeline = m * longest;
+    else if (choice.vpp == 1)
         pipeline = least_pipeline_seconds(all.total() + embedding + head,
                                           std::max(longest, least + std::max(embedding, head)),
                                           choice.stages, choice.micro_batches, least + head);
@@ -231,8 +234,8 @@ bool PoolSearch::try_candidate(const Topology& topology, const Candidate& candid
     }
     const std::vector<std::int64_t>& stage_layers = layers_.of_stages();
     const Iteration iteration(context_, topology, priced, choice);
-    if (choice.vpp > 1) {
-        if (iteration.least_interleaved_s(stage_layers) >= limit_s) return false;
+    if (choice.is_replayed()) {
+        if (iteration.least_replayed_s(stage_layers) >= limit_s) return false;
         steps_.spend(
             std::min(max_replayed_tasks, choice.stages * choice.vpp * choice.micro_batches));
     }
@@ -281,7 +284,7 @@ double PoolSearch::least_bytes(const Candidate& candidate) const {
         least = std::min(least, bytes);
         most = std::max(most, bytes);
     }
-    return choice.vpp > 1 ? most : least;
+    return choice.is_replayed() ? most : least;
 }
 
 /// Candidates in the order of their bounds, so that those that come late are beaten before they
@@ -382,7 +385,8 @@ bool PoolSearch::fits_anywhere(const ShardShape& shape) {
                                             .zero_stage = zero,
                                             .cp = shape.cp,
                                             .ep = shape.ep,
-                                            .hsdp = query_.pin.hsdp};
+                                            .hsdp = query_.pin.hsdp,
+                                            .schedule = schedule_of(query_)};
                     double wanted = 0;
                     if (can_be_told(shape, choice) && layers_.fit(memory, choice, wanted))
                         return true;

@@ -16,7 +16,7 @@ bool leaves_a_node(const GpuPool& pool, const GridResult& result) {
     if (is_mixed(plan)) return false;
     const Topology apart = topology_over(pool, result.grid, Span::leaf, false);
     return strided_group(apart, plan.cp, plan.tp()).nodes() > 1 ||
-           strided_group(apart, plan.ep, 1).nodes() > 1;
+           strided_group(apart, plan.ep, plan.etp).nodes() > 1;
 }
 
 bool has_uplinks(const GpuType& type) {
@@ -46,18 +46,8 @@ Estimate price_on(const PoolContext& context, const Topology& topology, const Pl
         ShardBook shards(context, plan.sequence_parallel);
         return price_mixed(context, topology, shards, plan);
     }
-    const Shard shard(context, topology,
-                      {plan.tp(), plan.micro_batch, plan.sequence_parallel, plan.cp, plan.ep});
-    const PlanChoice choice{.stages = plan.pp(),
-                            .dp = plan.dp(),
-                            .micro_batches = plan.num_micro_batches,
-                            .recompute = plan.recompute,
-                            .zero_stage = plan.zero_stage,
-                            .vpp = plan.vpp,
-                            .cp = plan.cp,
-                            .ep = plan.ep,
-                            .hsdp = plan.hsdp};
-    return price_stages(context, topology, shard, choice, plan.stage_layers);
+    const Shard shard(context, topology, shape_of(plan));
+    return price_stages(context, topology, shard, choice_of(plan), plan.stage_layers);
 }
 
 void price_spans(const PoolContext& context, GridResult& result) {

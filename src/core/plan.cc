@@ -16,17 +16,23 @@ namespace {
 constexpr std::array<Name<Recompute>, 3> recompute_names{
     {{Recompute::none, "none"}, {Recompute::selective, "selective"}, {Recompute::full, "full"}}};
 
+constexpr std::array<Name<Schedule>, 4> schedule_names{{{Schedule::one_f_one_b, "1f1b"},
+                                                        {Schedule::zb_h1, "zbh1"},
+                                                        {Schedule::zb_v, "zbv"},
+                                                        {Schedule::dual_pipe_v, "dualpipev"}}};
+
 struct PinKey {
     std::string_view name;
     std::int64_t PlanPin::*field;
 };
-constexpr std::array<PinKey, 8> pin_keys{{{"pp", &PlanPin::pp},
+constexpr std::array<PinKey, 9> pin_keys{{{"pp", &PlanPin::pp},
                                           {"dp", &PlanPin::dp},
                                           {"tp", &PlanPin::tp},
                                           {"mb", &PlanPin::micro_batch},
                                           {"vpp", &PlanPin::vpp},
                                           {"cp", &PlanPin::cp},
                                           {"ep", &PlanPin::ep},
+                                          {"etp", &PlanPin::etp},
                                           {"hsdp", &PlanPin::hsdp}}};
 
 /// False where it is set already.
@@ -40,6 +46,7 @@ bool set_once(std::optional<T>& field, T value) {
 /// "full", "zero1", "sp"; false when the word is none of them or not the first of its kind.
 bool read_setting(PlanPin& pin, std::string_view word) {
     if (const auto recompute = parse_recompute(word)) return set_once(pin.recompute, *recompute);
+    if (const auto schedule = parse_schedule(word)) return set_once(pin.schedule, *schedule);
     if (word == "sp" || word == "sp0" || word == "sp1")
         return set_once(pin.sequence_parallel, word != "sp0");
     if (!word.starts_with("zero")) return false;
@@ -71,8 +78,9 @@ bool is_whole(const PlanPin& pin) {
 
 void fix_the_rest(PlanPin& pin) {
     const Plan rest;
-    for (std::int64_t* degree : {&pin.vpp, &pin.cp, &pin.ep})
+    for (std::int64_t* degree : {&pin.vpp, &pin.cp, &pin.ep, &pin.etp})
         if (*degree == 0) *degree = 1;
+    pin.schedule = pin.schedule.value_or(rest.schedule);
     pin.recompute = pin.recompute.value_or(rest.recompute);
     pin.zero_stage = pin.zero_stage.value_or(rest.zero_stage);
     pin.sequence_parallel = pin.sequence_parallel.value_or(rest.sequence_parallel);
@@ -100,6 +108,9 @@ std::optional<Recompute> parse_recompute(std::string_view s) {
     return value_of(recompute_names, s);
 }
 
+std::string_view to_string(Schedule s) { return name_of(schedule_names, s); }
+std::optional<Schedule> parse_schedule(std::string_view s) { return value_of(schedule_names, s); }
+
 std::int64_t Plan::gpus() const {
     std::int64_t sum = 0;
     for (std::size_t i = 0; i < stage_dp.size() && i < stage_tp.size(); ++i) {
@@ -113,9 +124,11 @@ std::string short_form(const Plan& plan) {
         fmt::format("pp{},dp{},tp{},mb{}x{}", plan.pp(), per_stage(plan.stage_dp),
                     per_stage(plan.stage_tp), plan.micro_batch, plan.num_micro_batches);
     for (const auto& [key, value] :
-         {std::pair{"vpp", plan.vpp}, {"cp", plan.cp}, {"ep", plan.ep}}) {
+         {std::pair{"vpp", plan.vpp}, {"cp", plan.cp}, {"ep", plan.ep}, {"etp", plan.etp}}) {
         if (value != 1) text += fmt::format(",{}{}", key, value);
     }
+    if (plan.schedule != Schedule::one_f_one_b)
+        text += fmt::format(",{}", to_string(plan.schedule));
     if (plan.recompute != Recompute::none) text += fmt::format(",{}", to_string(plan.recompute));
     if (plan.zero_stage != 0) text += fmt::format(",zero{}", plan.zero_stage);
     if (plan.hsdp != 0) text += fmt::format(",hsdp{}", plan.hsdp);
@@ -158,13 +171,14 @@ Result<PlanPin> parse_plan_pin(std::string_view text) {
                 "told: give one dp and one tp, for example pp2,dp2,tp1",
                 printable(text)));
         return usage_error(fmt::format(
-            "plan \"{}\" is not understood; accepted are pp, dp, tp, mb, vpp, cp, ep and hsdp, "
-            "each once "
-            "with a number of 1 to {}, mb also as mb4x16, one of none, selective and full, zero0 "
-            "to "
-            "zero3, sp and sp0, for example pp2,dp2,tp1",
+            "plan \"{}\" is not understood; accepted are pp, dp, tp, mb, vpp, cp, ep, etp and "
+            "hsdp, "
+            "each once with a number of 1 to {}, mb also as mb4x16, one of none, selective and "
+            "full, one of 1f1b, zbh1, zbv and dualpipev, zero0 to zero3, sp and sp0, for example "
+            "pp2,dp2,tp1",
             printable(text), limits::gpus));
     }
+    if (pin.vpp == 0 && pin.schedule && is_v_shaped(*pin.schedule)) pin.vpp = 2;
     if (is_whole(pin)) fix_the_rest(pin);
     return pin;
 }
@@ -176,12 +190,15 @@ std::string to_string(const PlanPin& pin) {
     std::vector<std::string> parts;
     for (const PinKey& key : pin_keys) {
         const std::int64_t value = pin.*key.field;
-        const bool may_be_left_out = key.name == "vpp" || key.name == "cp" || key.name == "ep";
+        const bool may_be_left_out =
+            key.name == "vpp" || key.name == "cp" || key.name == "ep" || key.name == "etp";
         if (value == 0 || (is_shown && may_be_left_out && value == 1)) continue;
         parts.push_back(fmt::format("{}{}", key.name, value));
         if (key.name == "mb" && pin.num_micro_batches != 0 && (is_shown || !is_whole(pin)))
             parts.back() += fmt::format("x{}", pin.num_micro_batches);
     }
+    if (pin.schedule && !(is_shown && *pin.schedule == Schedule::one_f_one_b))
+        parts.emplace_back(to_string(*pin.schedule));
     if (pin.recompute && !(is_shown && *pin.recompute == Recompute::none))
         parts.emplace_back(to_string(*pin.recompute));
     if (pin.zero_stage && !(is_shown && *pin.zero_stage == 0))
@@ -199,6 +216,7 @@ bool matches(const PlanPin& pin, const Plan& plan) {
            all_equal_to(pin.tp, plan.stage_tp) && agrees(pin.micro_batch, plan.micro_batch) &&
            agrees(pin.num_micro_batches, plan.num_micro_batches) && agrees(pin.vpp, plan.vpp) &&
            agrees(pin.cp, plan.cp) && agrees(pin.ep, plan.ep) && agrees(pin.hsdp, plan.hsdp) &&
+           agrees(pin.etp, plan.etp) && pin.schedule.value_or(plan.schedule) == plan.schedule &&
            pin.recompute.value_or(plan.recompute) == plan.recompute &&
            pin.zero_stage.value_or(plan.zero_stage) == plan.zero_stage &&
            pin.sequence_parallel.value_or(plan.sequence_parallel) == plan.sequence_parallel;

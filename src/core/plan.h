@@ -19,6 +19,18 @@ enum class Recompute { none, selective, full };
 std::string_view to_string(Recompute);
 std::optional<Recompute> parse_recompute(std::string_view);
 
+/// In which order pipeline stages do their work. All but 1F1B split a backward in two: gradients of
+/// the inputs, which the stage before waits for, and those of the weights, which fill bubbles.
+/// zb_h1: as 1F1B else, interleaved where vpp > 1 (Qi et al. 2024; ZB1P of PyTorch). The other two
+/// have two chunks a stage, the second in reverse order, so that the first stage also is the last:
+/// zb_v (ibid., section 6) and dual_pipe_v (DeepSeek-V3's DualPipe, cut in half).
+enum class Schedule { one_f_one_b, zb_h1, zb_v, dual_pipe_v };
+std::string_view to_string(Schedule);
+std::optional<Schedule> parse_schedule(std::string_view);
+inline bool is_v_shaped(Schedule schedule) {
+    return schedule == Schedule::zb_v || schedule == Schedule::dual_pipe_v;
+}
+
 /// GPU type x GPU count (nodes x GPUs per node) x pipeline stages.
 struct Grid {
     std::string gpu_type;  ///< the site's GRES type name ("a40"); in `arena plan` a hardware entry
@@ -61,6 +73,8 @@ struct Plan {
     /// Replicas that share ZeRO's state among them, a group of neighbours; groups exchange what
     /// they reduced (hybrid sharding). 0 = all replicas are one group.
     std::int64_t hsdp = 0;
+    std::int64_t etp = 1;  ///< with ep > 1: ranks of the tensor-parallel group that split an expert
+    Schedule schedule = Schedule::one_f_one_b;
 
     [[nodiscard]] std::int64_t pp() const { return static_cast<std::int64_t>(stage_layers.size()); }
     [[nodiscard]] std::int64_t dp() const { return stage_dp.empty() ? 1 : stage_dp.front(); }
@@ -70,16 +84,17 @@ struct Plan {
 };
 
 /// The one spelling of a plan, wherever it is shown and given: "pp2,dp2,tp1,mb4x16": micro-batch 4,
-/// 16 of them; then what a default Plan has not: vpp2, cp2, ep2, selective or full, zero1 to zero3,
-/// hsdp8, sp. All but the layers, which follow from it. parse_plan_pin() reads it back, but for
-/// stages that differ in dp or tp ("dp2+1").
+/// 16 of them; then what a default Plan has not: vpp2, cp2, ep2, etp2, zbh1, zbv or dualpipev,
+/// selective or full, zero1 to zero3, hsdp8, sp. All but the layers, which follow from it.
+/// parse_plan_pin() reads it back, but for stages that differ in dp or tp ("dp2+1").
 std::string short_form(const Plan&);
 /// "4xa40" for one node, "2x4xa40" for two nodes of four, "3+1xa40" for nodes that differ.
 std::string short_form(const Grid&);
 
 /// What a user fixed with --arena-plan or Comment=arena:plan=...: 0 or nothing = free.
-/// Grammar: words joined by commas, each kind once: pp dp tp mb vpp cp ep hsdp with a number
-/// of 1..limits::gpus, mb4x16, none selective full, zero0..zero3, sp (sp1) sp0; e.g. "pp2,dp2,tp1".
+/// Grammar: words joined by commas, each kind once: pp dp tp mb vpp cp ep hsdp etp with a number
+/// of 1..limits::gpus, mb4x16, none selective full, 1f1b zbh1 zbv dualpipev, zero0..zero3, sp (sp1)
+/// sp0; e.g. "pp2,dp2,tp1". The last two schedules have vpp2, which need not be said.
 /// With pp, dp, tp and mb4x16 it is short_form(): what is not named is not free then, but as in a
 /// default Plan.
 struct PlanPin {
@@ -88,7 +103,9 @@ struct PlanPin {
     std::optional<Recompute> recompute = {};
     std::optional<std::int64_t> zero_stage = {};
     std::optional<bool> sequence_parallel = {};
-    std::int64_t hsdp = 0;  ///< 0: one group, the search tries no others
+    std::int64_t hsdp = 0;                  ///< 0: one group, the search tries no others
+    std::int64_t etp = 0;                   ///< 0: 1, the search tries no others
+    std::optional<Schedule> schedule = {};  ///< nothing: 1F1B, the search tries no others
     /// GPUs that a plan takes a multiple of: the product of the pinned pp, dp, tp and cp; at most
     /// 2^40.
     [[nodiscard]] std::int64_t gpus() const;

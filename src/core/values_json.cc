@@ -213,6 +213,8 @@ Json json_of(const Plan& plan) {
                  {"stage_dp", plan.stage_dp},
                  {"stage_tp", plan.stage_tp}};
     if (plan.hsdp != 0) json["hsdp"] = plan.hsdp;
+    if (plan.etp != 1) json["etp"] = plan.etp;
+    if (plan.schedule != Schedule::one_f_one_b) json["schedule"] = to_string(plan.schedule);
     return json;
 }
 
@@ -223,11 +225,15 @@ void read(const Json& json, const std::string& where, std::optional<Error>& erro
     fields.word("recompute", out.recompute, &parse_recompute, "one of none, selective, full");
     fields.integer("zero_stage", out.zero_stage, 0, 3);
     fields.boolean("sequence_parallel", out.sequence_parallel);
-    for (const auto& [key, field] :
-         {std::pair{"vpp", &Plan::vpp}, {"cp", &Plan::cp}, {"ep", &Plan::ep}}) {
+    for (const auto& [key, field] : {std::pair{"vpp", &Plan::vpp},
+                                     {"cp", &Plan::cp},
+                                     {"ep", &Plan::ep},
+                                     {"etp", &Plan::etp}}) {
         if (fields.has(key)) fields.integer(key, out.*field, 1, limits::gpus);
     }
     if (fields.has("hsdp")) fields.integer("hsdp", out.hsdp, 0, limits::gpus);
+    if (fields.has("schedule"))
+        fields.word("schedule", out.schedule, &parse_schedule, "one of 1f1b, zbh1, zbv, dualpipev");
     fields.integers("stage_layers", out.stage_layers, 0, limits::gpus, max_stages);
     fields.integers("stage_dp", out.stage_dp, 1, limits::gpus, max_stages);
     fields.integers("stage_tp", out.stage_tp, 1, limits::gpus, max_stages);

@@ -71,6 +71,13 @@ constexpr std::array<FeatureFact, feature_count> facts_table = {{
     {Feature::lora_targets, "lora-targets", "adapters (LoRA of rank {rank}) on {targets}"},
     {Feature::base_bits, "base-bits", "frozen weights of {bits} bits"},
     {Feature::hsdp, "hsdp", "states shared by groups of {hsdp} replicas"},
+    {Feature::hsdp_zero3, "hsdp-zero3", "ZeRO 3 within groups of {hsdp} replicas"},
+    {Feature::etp, "etp", "experts split by {etp} ranks (etp{etp})"},
+    {Feature::one_f_one_b, "1f1b", "1F1B"},
+    {Feature::zb_h1, "zbh1", "the schedule zbh1"},
+    {Feature::zb_h1_vpp, "zbh1-vpp", "the schedule zbh1 of interleaved stages (vpp{vpp})"},
+    {Feature::zb_v, "zbv", "the schedule zbv"},
+    {Feature::dual_pipe_v, "dualpipev", "the schedule dualpipev"},
 }};
 constexpr bool is_in_order() {
     for (std::size_t i = 0; i < feature_count; ++i)
@@ -79,8 +86,8 @@ constexpr bool is_in_order() {
 }
 static_assert(is_in_order());
 
-constexpr FeatureSet silent{Feature::always, Feature::tp1, Feature::vpp1, Feature::cp1,
-                            Feature::ep1};
+constexpr FeatureSet silent{Feature::always, Feature::tp1, Feature::vpp1,
+                            Feature::cp1,    Feature::ep1, Feature::one_f_one_b};
 constexpr FeatureSet usually_asked{Feature::vpp,
                                    Feature::cp,
                                    Feature::ep,
@@ -136,6 +143,7 @@ void add_experts(FeatureSet& set, const PlanFacts& f) {
     set.add(f.ep > 1 ? Feature::ep : Feature::ep1);
     if (f.ep == 1) return;
     add_if(set, f.tp > 1, Feature::ep_tp);
+    add_if(set, f.etp > 1, Feature::etp);
     add_if(set, f.cp > 1, Feature::ep_cp);
     add_if(set, f.dp % f.ep != 0, Feature::ep_over_replicas);
     add_if(set, f.ep % (f.tp * f.cp) != 0, Feature::ep_part_of_tp);
@@ -147,6 +155,16 @@ void add_adapters(FeatureSet& set, const PlanFacts& f) {
             : f.lora_mlp        ? Feature::lora_mlp
                                 : Feature::lora);
     add_if(set, f.base_bits < 16, Feature::base_bits);
+}
+
+/// 1F1B of interleaved stages is what `vpp` says.
+void add_schedule(FeatureSet& set, const PlanFacts& f) {
+    const bool is_plain = f.schedule == Schedule::one_f_one_b;
+    set.add(is_plain && f.vpp > 1 ? Feature::vpp : Feature::vpp1);
+    add_if(set, is_plain && f.pp > 1 && f.vpp == 1, Feature::one_f_one_b);
+    if (f.schedule == Schedule::zb_h1) set.add(f.vpp > 1 ? Feature::zb_h1_vpp : Feature::zb_h1);
+    add_if(set, f.schedule == Schedule::zb_v, Feature::zb_v);
+    add_if(set, f.schedule == Schedule::dual_pipe_v, Feature::dual_pipe_v);
 }
 
 void add_layers(FeatureSet& set, const PlanFacts& f) {
@@ -205,7 +223,7 @@ PlanFacts facts_of(const Model& model, const Plan& plan) {
     PlanFacts facts = facts_of(model);
     facts.pp = plan.pp(), facts.dp = plan.dp(), facts.tp = plan.tp();
     facts.cp = plan.cp, facts.ep = plan.ep, facts.vpp = plan.vpp, facts.zero = plan.zero_stage;
-    facts.hsdp = plan.hsdp;
+    facts.hsdp = plan.hsdp, facts.etp = plan.etp, facts.schedule = plan.schedule;
     facts.micro_batches = plan.num_micro_batches;
     facts.recompute = plan.recompute;
     facts.sequence_parallel = plan.sequence_parallel;
@@ -232,20 +250,18 @@ Status read_lora_parts(std::string_view text, Model& model) {
 }
 
 FeatureSet needs(const PlanFacts& f) {
-    FeatureSet set{Feature::always,
-                   f.pp > 1 ? Feature::pipeline : Feature::flat,
-                   recompute_feature(f.recompute),
-                   f.vpp > 1 ? Feature::vpp : Feature::vpp1,
-                   f.cp > 1 ? Feature::cp : Feature::cp1,
+    FeatureSet set{Feature::always, f.pp > 1 ? Feature::pipeline : Feature::flat,
+                   recompute_feature(f.recompute), f.cp > 1 ? Feature::cp : Feature::cp1,
                    precision_feature(f.precision)};
     add_tensor(set, f);
     add_replicas(set, f);
     add_experts(set, f);
     add_layers(set, f);
+    add_schedule(set, f);
     add_adapters(set, f);
     add_if(set, f.pp > f.micro_batches, Feature::short_pipeline);
     add_if(set, f.mixed, Feature::mixed);
-    add_if(set, f.hsdp != 0 && f.hsdp != f.dp, Feature::hsdp);
+    if (f.hsdp != 0 && f.hsdp != f.dp) set.add(f.zero == 3 ? Feature::hsdp_zero3 : Feature::hsdp);
     return set;
 }
 
@@ -264,7 +280,7 @@ std::string describe(Feature feature, const PlanFacts& f) {
         fmt::arg("cp", f.cp), fmt::arg("ep", f.ep), fmt::arg("vpp", f.vpp), fmt::arg("pp", f.pp),
         fmt::arg("mbs", f.micro_batches), fmt::arg("kv", f.kv_heads),
         fmt::arg("layers", fmt::join(f.stage_layers, ",")), fmt::arg("rank", f.lora_rank),
-        fmt::arg("bits", f.base_bits), fmt::arg("hsdp", f.hsdp),
+        fmt::arg("bits", f.base_bits), fmt::arg("hsdp", f.hsdp), fmt::arg("etp", f.etp),
         fmt::arg("targets", lora_target_names(f.lora_targets, ", ")),
         fmt::arg("precision", to_string(f.precision)));
 }

@@ -70,6 +70,13 @@ enum class Feature : std::uint8_t {
     lora_targets,
     base_bits,
     hsdp,
+    hsdp_zero3,
+    etp,
+    one_f_one_b,
+    zb_h1,
+    zb_h1_vpp,
+    zb_v,
+    dual_pipe_v,
     count,
 };
 inline constexpr std::size_t feature_count = static_cast<std::size_t>(Feature::count);
@@ -125,6 +132,8 @@ bool expresses(LayerSplit, std::span<const std::int64_t> stage_layers);
 struct PlanFacts {
     std::int64_t pp = 1, dp = 1, tp = 1, cp = 1, ep = 1, vpp = 1, zero = 0;
     std::int64_t hsdp = 0;  ///< as Plan::hsdp
+    std::int64_t etp = 1;
+    Schedule schedule = Schedule::one_f_one_b;
     std::int64_t micro_batches = 1;
     Recompute recompute = Recompute::none;
     bool sequence_parallel = false, mixed = false;

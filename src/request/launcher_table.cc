@@ -43,6 +43,7 @@ constexpr Placeholder placeholders[] = {
     {"tp", false, [](const PlanWords& w) { return number(w.facts.tp); }},
     {"cp", false, [](const PlanWords& w) { return number(w.facts.cp); }},
     {"ep", false, [](const PlanWords& w) { return number(w.facts.ep); }},
+    {"etp", false, [](const PlanWords& w) { return number(w.facts.etp); }},
     {"vpp", false, [](const PlanWords& w) { return number(w.facts.vpp); }},
     {"zero", false, [](const PlanWords& w) { return number(w.facts.zero); }},
     {"group", false, [](const PlanWords& w) { return number(group(w)); }},

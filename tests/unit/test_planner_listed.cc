@@ -99,6 +99,19 @@ TEST(families_that_are_lists_have_the_published_parameters) {
                 R"("mamba_d_conv":4,"mamba_d_state":16,"mamba_dt_rank":256,"mamba_expand":2,)"
                 R"("num_experts":16,"num_experts_per_tok":2,"tie_word_embeddings":false)"),
          51570323328},
+        {"Falcon-H1-0.5B",
+         config("falcon_h1",
+                R"("hidden_size":1024,"intermediate_size":2048,"num_hidden_layers":36,)"
+                R"("num_attention_heads":8,"num_key_value_heads":2,"head_dim":64,)"
+                R"("mamba_d_ssm":1536,"mamba_n_heads":24,"mamba_d_head":64,"mamba_d_state":128,)"
+                R"("vocab_size":32784,"projectors_bias":false)"),
+         521411104},
+        {"Qwen3-Next-80B-A3B",
+         config("qwen3_next",
+                R"("hidden_size":2048,"intermediate_size":5120,"num_hidden_layers":48,)"
+                R"("num_attention_heads":16,"num_key_value_heads":2,"head_dim":256,)"
+                R"("full_attention_interval":4,"mlp_only_layers":[],"vocab_size":151936)"),
+         79674391296},
         {"swin-t", swin(96, "[2,2,6,2]", "[3,6,12,24]"), 28288354},
         {"swin-b", swin(128, "[2,2,18,2]", "[4,8,16,32]"), 87768224},
         {"Stable Diffusion 1.5", sd15, 859520964},
@@ -129,6 +142,17 @@ TEST(families_that_are_lists_have_the_published_parameters) {
                         R"("num_attention_heads":32,"num_key_value_heads":8,"vocab_size":128256,)"
                         R"("attn_layer_indices":[9,18,27],"mamba_d_state":128)"));
     ck_assert_msg(std::fabs(bamba / 9.78e9 - 1) < 0.001, "%.0f", bamba);
+    std::string types;
+    for (int i = 0; i < 40; ++i) types += i % 10 == 5 ? R"(,"attention")" : R"(,"mamba")";
+    const double granite = parameters(
+        config("granitemoehybrid",
+               R"("hidden_size":1536,"intermediate_size":512,"num_hidden_layers":40,)"
+               R"("num_attention_heads":12,"num_key_value_heads":4,"num_local_experts":64,)"
+               R"("num_experts_per_tok":6,"shared_intermediate_size":1024,"mamba_n_heads":48,)"
+               R"("mamba_d_head":64,"mamba_d_state":128,"vocab_size":100352,)"
+               R"("tie_word_embeddings":true,"layer_types":[)" +
+                   types.substr(1) + "]"));
+    ck_assert_msg(std::fabs(granite / 6.94e9 - 1) < 0.001, "%.0f", granite);
     // DiT-XL/2 has 675,129,632 with its fixed positions, and one embedding of step and class;
     // in diffusers' module each of 28 blocks has its own, of 2,777,472.
     const double dit = parameters(
@@ -208,6 +232,28 @@ TEST(what_a_listed_family_cannot_price_is_refused_by_name) {
                           R"("num_attention_heads":1,"num_hidden_layers":1,"image_size":16777216,)"
                           R"("patch_size":1)"),
             "FLOPs and bytes must be numbers");
+    refused(config("vit", R"("hidden_size":100,"intermediate_size":64,"num_attention_heads":3,)"
+                          R"("num_hidden_layers":1,"image_size":64,"patch_size":16)"),
+            "num_attention_heads: 3 does not divide the 100 of hidden_size");
+    refused(config("swin", R"("embed_dim":100,"depths":[1,1],"num_heads":[3,6])"),
+            "3 does not divide the 100 of stage 0's width");
+    refused(config("whisper", R"("d_model":384,"vocab_size":10,"encoder_layers":1,)"
+                              R"("decoder_layers":1,"encoder_attention_heads":7,)"
+                              R"("decoder_attention_heads":6,"encoder_ffn_dim":4,)"
+                              R"("decoder_ffn_dim":4)"),
+            "7 does not divide the 384 of d_model");
+    refused(R"({"_class_name":"UNet2DConditionModel","attention_head_dim":7})",
+            "7 does not divide the 320 of block_out_channels");
+    refused(config("bamba", R"("hidden_size":64,"intermediate_size":64,"num_hidden_layers":1,)"
+                            R"("num_attention_heads":6,"vocab_size":8)"),
+            "6 does not divide the 64 of hidden_size");
+    refused(config("granitemoehybrid",
+                   R"("hidden_size":64,"intermediate_size":64,"num_hidden_layers":2,)"
+                   R"("num_attention_heads":4,"vocab_size":8,"layer_types":["mamba"])"),
+            "a word for each of 2 layers");
+    refused(config("qwen3_next", R"("hidden_size":64,"intermediate_size":64,"num_hidden_layers":2,)"
+                                 R"("num_attention_heads":4,"vocab_size":8,"mlp_only_layers":[1])"),
+            "mlp_only_layers");
     refused(R"({"_class_name":"FluxTransformer2DModel"})",
             "model_type is 'FluxTransformer2DModel'");
 }

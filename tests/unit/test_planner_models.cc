@@ -425,6 +425,11 @@ TEST(a_slice_of_a_gpu_has_its_share_of_the_whole) {
         ck_assert_msg(!bad.ok() && bad.error().message().find(words) != std::string::npos, "%s: %s",
                       entry, bad.ok() ? "taken" : bad.error().message().c_str());
     }
+    const auto whole_with_share =
+        site("name: mine, tflops: {bf16: 1}, memory_gb_per_s: 1, sm_count: 1");
+    ck_assert(!whole_with_share.ok());
+    ck_assert(whole_with_share.error().message().find("memory_share is of a slice") !=
+              std::string::npos);
 }
 
 int main() { return arena::test::run_suite(); }

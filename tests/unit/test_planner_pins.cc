@@ -51,8 +51,11 @@ std::vector<Plan> others(const Plan& plan) {
     });
     add([](Plan& p) { p.zero_stage = (p.zero_stage + 1) % 4; });
     add([](Plan& p) { p.sequence_parallel = !p.sequence_parallel; });
-    for (std::int64_t Plan::*member :
-         {&Plan::vpp, &Plan::cp, &Plan::ep, &Plan::micro_batch, &Plan::num_micro_batches})
+    add([](Plan& p) {
+        p.schedule = p.schedule == Schedule::zb_h1 ? Schedule::one_f_one_b : Schedule::zb_h1;
+    });
+    for (std::int64_t Plan::*member : {&Plan::vpp, &Plan::cp, &Plan::ep, &Plan::etp,
+                                       &Plan::micro_batch, &Plan::num_micro_batches})
         add([&](Plan& p) { p.*member += 1; });
     return list;
 }

@@ -4,7 +4,9 @@
 #include <map>
 #include <numeric>
 
+#include "planner/plans/memory.h"
 #include "planner/plans/schedule.h"
+#include "planner/plans/zero_bubble.h"
 #include "planner_cases.h"
 #include "suite.h"
 
@@ -273,6 +275,141 @@ TEST(even_interleaving_shrinks_the_bubble_by_the_number_of_chunks) {
                 const auto chunks = static_cast<double>(m * v) + static_cast<double>(p - 1);
                 ck_assert_double_eq_tol(length, chunks, 1e-9 * chunks);
             }
+}
+
+namespace {
+
+using Kind = PipelineTask::Kind;
+
+struct SplitCase {
+    std::vector<double> forward, inputs, weights;
+    SplitStages stages;
+
+    SplitCase(Schedule schedule, std::int64_t p, std::int64_t chunks, std::int64_t m,
+              const std::function<double()>& seconds) {
+        for (std::vector<double>* list : {&forward, &inputs, &weights})
+            for (std::int64_t i = 0; i < p * chunks; ++i) list->push_back(seconds());
+        stages = {forward, inputs, weights, p, chunks, m, schedule};
+    }
+};
+
+/// A schedule that p stages and m micro-batches can have, with its chunks.
+struct SplitShape {
+    Schedule schedule;
+    std::int64_t p, chunks, m;
+};
+SplitShape any_split(Random& random) {
+    const Schedule schedule = random.of({Schedule::zb_h1, Schedule::zb_v, Schedule::dual_pipe_v});
+    const std::int64_t p = random.whole(2, 6);
+    const std::int64_t m = p * random.whole(schedule == Schedule::dual_pipe_v ? 2 : 1, 5);
+    return {schedule, p, is_v_shaped(schedule) ? 2 : random.whole(1, 3), m};
+}
+
+/// The longest path by relaxing every task's end until none moves, whatever order tasks are in.
+double relaxed_s(const SplitStages& s) {
+    std::vector<std::vector<PipelineTask>> orders;
+    for (std::int64_t i = 0; i < s.stages; ++i)
+        orders.push_back(stage_tasks(s.schedule, i, s.stages, s.chunks, s.micro_batches));
+    std::map<std::array<std::int64_t, 3>, double> end;  // kind (0 forward, 1 inputs), place, mb
+    double longest = 0;
+    for (bool moved = true; moved;) {
+        moved = false;
+        for (std::int64_t i = 0; i < s.stages; ++i) {
+            double now = 0;
+            for (const PipelineTask& t : orders[static_cast<std::size_t>(i)]) {
+                const std::int64_t place = s.place(i, t.chunk), k = t.micro_batch;
+                const auto at = static_cast<std::size_t>(t.chunk * s.stages + i);
+                const bool last = place + 1 == s.stages * s.chunks;
+                double ready = 0;
+                if (t.kind == Kind::forward && place > 0) ready = end[{0, place - 1, k}];
+                if (t.kind == Kind::weights) ready = end[{1, place, k}];
+                if (t.kind == Kind::inputs || t.kind == Kind::backward)
+                    ready = last ? end[{0, place, k}] : end[{1, place + 1, k}];
+                now = std::max(now, ready) + (t.kind == Kind::forward   ? s.forward_s[at]
+                                              : t.kind == Kind::weights ? s.weights_s[at]
+                                              : t.kind == Kind::inputs
+                                                  ? s.inputs_s[at]
+                                                  : s.inputs_s[at] + s.weights_s[at]);
+                longest = std::max(longest, now);
+                if (t.kind == Kind::weights) continue;
+                double& own = end[{t.kind == Kind::forward ? 0 : 1, place, k}];
+                moved = moved || now > own;
+                own = std::max(own, now);
+            }
+        }
+    }
+    return longest;
+}
+
+}  // namespace
+
+TEST(a_schedule_that_splits_backwards_does_every_task_once_and_holds_what_memory_says) {
+    Random random(31);
+    for (int n = 0; n < 2000; ++n) {
+        const auto [schedule, p, chunks, m] = any_split(random);
+        double most = 0;
+        for (std::int64_t i = 0; i < p; ++i) {
+            std::map<std::array<std::int64_t, 2>, std::array<int, 3>> done;
+            const auto tasks = stage_tasks(schedule, i, p, chunks, m);
+            for (const PipelineTask& t : tasks) {
+                auto& [forward, inputs, weights] = done[{t.chunk, t.micro_batch}];
+                forward += t.kind == Kind::forward;
+                inputs += t.kind == Kind::inputs || t.kind == Kind::backward;
+                weights += t.kind == Kind::weights || t.kind == Kind::backward;
+                ck_assert(inputs <= forward && weights <= inputs);
+            }
+            ck_assert_int_eq(std::ssize(done), chunks * m);
+            for (const auto& [task, counts] : done) ck_assert(counts == (std::array{1, 1, 1}));
+            most = std::max(
+                most, static_cast<double>(most_chunks_held(tasks)) / static_cast<double>(chunks));
+            const PlanChoice choice{
+                .stages = p, .micro_batches = m, .vpp = chunks, .schedule = schedule};
+            ck_assert_double_ge(
+                micro_batches_in_flight(choice, i) + 1e-9,
+                static_cast<double>(most_chunks_held(tasks)) / static_cast<double>(chunks));
+        }
+        const PlanChoice choice{
+            .stages = p, .micro_batches = m, .vpp = chunks, .schedule = schedule};
+        ck_assert_double_eq_tol(micro_batches_in_flight(choice, 0), most, 1e-9);
+    }
+}
+
+TEST(the_length_of_a_split_pipeline_is_its_longest_path) {
+    Random random(32);
+    for (int n = 0; n < 1000; ++n) {
+        const auto [schedule, p, chunks, m] = any_split(random);
+        const SplitCase c(schedule, p, chunks, m, [&] { return random.real(0.1, 1); });
+        const double seconds = split_seconds(c.stages, 1 << 18);
+        ck_assert_double_eq_tol(seconds, relaxed_s(c.stages), 1e-9);
+        ck_assert_double_ge(seconds * (1 + 1e-12), least_split_seconds(c.stages));
+    }
+}
+
+/// Bubbles in units of a task, where all three take one: (p - 1)(f + b - w) of ZB-H1 (Qi et al.
+/// 2024, table 2), beside (p - 1)(f + b + w) of 1F1B; no more than the first stages' ends of ZBV;
+/// (p - 1)((f + b + w) + b - 3 w + ...) of DualPipe, whose p is cut in half.
+TEST(split_backwards_leave_the_published_bubbles) {
+    for (const std::int64_t p : {2, 4, 8}) {
+        const auto bubble = [&](Schedule schedule, std::int64_t chunks) {
+            const SplitCase c(schedule, p, chunks, 4 * p, [] { return 1.0; });
+            return split_seconds(c.stages, 1 << 18) - least_split_seconds(c.stages);
+        };
+        const double q = static_cast<double>(p);
+        ck_assert_double_eq_tol(bubble(Schedule::zb_h1, 1), q - 1, 1e-9);
+        ck_assert_double_eq_tol(bubble(Schedule::zb_h1, 2), q - 1, 1e-9);
+        ck_assert_double_le(bubble(Schedule::zb_v, 2), q - 1 + 1e-9);
+        ck_assert_double_le(bubble(Schedule::dual_pipe_v, 2), 2 * (q - 1) + 1e-9);
+        ck_assert_double_lt(bubble(Schedule::zb_v, 2), bubble(Schedule::dual_pipe_v, 2));
+    }
+}
+
+TEST(a_long_split_pipeline_repeats_itself) {
+    for (const Schedule schedule : {Schedule::zb_h1, Schedule::zb_v, Schedule::dual_pipe_v}) {
+        const std::int64_t chunks = schedule == Schedule::zb_h1 ? 1 : 2;
+        const SplitCase c(schedule, 4, chunks, 400, [] { return 0.7; });
+        const double whole = split_seconds(c.stages, 1 << 18);
+        ck_assert_double_eq_tol(split_seconds(c.stages, 3 * 4 * chunks * 4 * 10) / whole, 1, 1e-9);
+    }
 }
 
 TEST(layers_are_partitioned_as_well_as_exhaustive_search_does) {

@@ -70,6 +70,9 @@ std::vector<std::string> launch_environment(const Request& request, const Offer&
         fmt::format("ARENA_GPU_TYPE={}", offer.grid.gpu_type),
         fmt::format("ARENA_PLAN={}", to_json(offer)),
     };
+    if (plan.etp != 1) environment.push_back(fmt::format("ARENA_ETP={}", plan.etp));
+    if (plan.schedule != Schedule::one_f_one_b)
+        environment.push_back(fmt::format("ARENA_SCHEDULE={}", to_string(plan.schedule)));
     if (plan.hsdp != 0) environment.push_back(fmt::format("ARENA_HSDP={}", plan.hsdp));
     if (is_adapted(request.model)) {
         const PlanFacts facts = facts_of(request.model);
