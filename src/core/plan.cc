@@ -174,7 +174,7 @@ Result<PlanPin> parse_plan_pin(std::string_view text) {
             "plan \"{}\" is not understood; accepted are pp, dp, tp, mb, vpp, cp, ep, etp and "
             "hsdp, "
             "each once with a number of 1 to {}, mb also as mb4x16, one of none, selective and "
-            "full, one of 1f1b, zbh1, zbv and dualpipev, zero0 to zero3, sp and sp0, for example "
+            "full, zero0 to zero3, sp and sp0, one of 1f1b, zbh1, zbv and dualpipev, for example "
             "pp2,dp2,tp1",
             printable(text), limits::gpus));
     }

@@ -288,7 +288,7 @@ TEST(what_would_fit_is_named_where_replicas_do_not) {
     query.max_gpus = query.pools[0].max_gpus = 1;  // where nothing does
     ck_assert(what_would_fit(query, budget).empty());
     assert_text(would_fit_text({}), "");
-    PlanQuery tight = query_for("gpt2-xl", capabilities_of("ddp"), 0.40);
+    PlanQuery tight = query_for("gpt2-xl", capabilities_of("ddp"), 0.385);
     ck_assert(make_offers(tight).empty());
     assert_text(what_would_fit(tight, budget).front(), "full");
 }
