@@ -64,6 +64,7 @@ TEST(sharded_optimizers_never_need_more_memory_on_more_replicas) {
     for (int n = 0; n < physics_cases; ++n) {
         Priced p = any_priced(random);
         p.plan.zero_stage = random.whole(1, 3);
+        if (p.plan.dp() == 1) continue;  // the first replica more brings a group, which has buffers
         const double before = p.price().memory_bytes_per_gpu;
         for (std::int64_t& dp : p.plan.stage_dp) dp *= 2;
         p.batch *= 2;
