@@ -235,6 +235,7 @@ baselines_sources = \
 	src/baselines/gavel.h src/baselines/gavel.cc \
 	src/baselines/registry.h src/baselines/registry.cc \
 	src/baselines/sia.h src/baselines/sia.cc \
+	src/baselines/slurm_backfill.h src/baselines/slurm_backfill.cc \
 	# end
 baselines_libs = libarena_baselines.la $(policy_arena_libs)
 

@@ -80,13 +80,54 @@ void say_why_chosen(const Problem& problem, const Leftover& left, std::vector<Ac
     }
 }
 
+/// An ordinary job that nodes were found for, and which.
+struct ForSlurm {
+    JobId job;
+    std::vector<NodeIndex> nodes;  ///< ascending
+};
+
+/// Takes those out of the actions: Slurm starts them, on the nodes that nobody else is given.
+std::vector<ForSlurm> leave_to_slurm(const Problem& problem, std::vector<Action>& actions) {
+    std::vector<JobId> ordinary;
+    for (const Task& task : problem.tasks())
+        if (task.job->ordinary) ordinary.push_back(task.job->id);
+    std::ranges::sort(ordinary);
+    std::vector<ForSlurm> left;
+    std::erase_if(actions, [&](Action& action) {
+        if (!std::ranges::binary_search(ordinary, action.job)) return false;
+        left.push_back({action.job, std::move(action.nodes)});
+        return true;
+    });
+    return left;
+}
+
+std::vector<NodeIndex> nodes_of(const std::vector<ForSlurm>& jobs) {
+    std::vector<NodeIndex> nodes;
+    for (const ForSlurm& one : jobs) nodes.insert(nodes.end(), one.nodes.begin(), one.nodes.end());
+    std::ranges::sort(nodes);
+    nodes.erase(std::unique(nodes.begin(), nodes.end()), nodes.end());
+    return nodes;
+}
+
+/// Of a job that has to leave its nodes, ascending, and has no others now.
+std::string why_it_leaves(const JobState& job, const std::vector<ForSlurm>& ordinary) {
+    for (const ForSlurm& one : ordinary)
+        if (std::ranges::any_of(
+                job.nodes, [&](NodeIndex n) { return std::ranges::binary_search(one.nodes, n); }))
+            return fmt::format("makes room for ordinary job {}, which Slurm starts", one.job);
+    return "others make more of its GPUs";
+}
+
 /// The actions of the assignment, and what those hear that have nothing.
 Decision explain(const Problem& problem, const Prices& prices, Assignment& assignment) {
     Decision decision;
     decision.actions = std::move(assignment.actions());
+    const std::vector<ForSlurm> ordinary = leave_to_slurm(problem, decision.actions);
+    const std::vector<NodeIndex> slurms = nodes_of(ordinary);
     if (problem.options().explain || problem.options().reserve_depth > 0)
-        keep_from_slurm(problem, assignment.packing(), decision.actions);
-    const Leftover left(problem, assignment.packing(), decision.actions, assignment.keeps());
+        keep_from_slurm(problem, assignment.packing(), slurms, decision.actions);
+    Leftover left(problem, assignment.packing(), decision.actions, assignment.keeps());
+    left.slurms = slurms;
     if (problem.options().explain) say_why_chosen(problem, left, decision.actions);
     for (Action& action : reservations(problem, prices.wanted, left, assignment.given())) {
         const auto task = std::find_if(problem.tasks().begin(), problem.tasks().end(),
@@ -101,7 +142,7 @@ Decision explain(const Problem& problem, const Prices& prices, Assignment& assig
         if (task.runs()) {
             decision.actions.push_back({.kind = ActionKind::preempt,
                                         .job = task.job->id,
-                                        .reason = "others make more of its GPUs"});
+                                        .reason = why_it_leaves(*task.job, ordinary)});
             continue;
         }
         if (!prices.prospects.empty() && prices.prospects[i].scattered)
