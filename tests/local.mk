@@ -202,7 +202,7 @@ clean-stage:
 # ---- core values, policies -------------------------------------------------------------------
 core_tests = tests/unit/test_trusted_path tests/unit/text_test tests/unit/config_test tests/unit/values_test tests/unit/fifo_test \
 	tests/unit/doctor_test tests/unit/test_gres_conf tests/unit/test_plan_command tests/unit/test_launchers tests/unit/test_tables \
-	tests/unit/test_statistics
+	tests/unit/test_statistics tests/unit/test_child
 if HAVE_CHECK
 check_PROGRAMS += $(core_tests)
 TESTS += $(core_tests)
