@@ -42,7 +42,7 @@ black-box-programs: lab $(check_DATA) tests/tools/round_gate.so arena-profiler-f
 # `make check-fuzz`: every parse_* function under libFuzzer, ASan and UBSan (needs clang).
 EXTRA_DIST += tests/fuzz/run tests/fuzz/fuzz.h tests/fuzz/parse_record.cc tests/fuzz/parse_directives.cc \
 	tests/fuzz/parse_script_programs.cc tests/fuzz/parse_estimate.cc tests/fuzz/parse_model.cc tests/fuzz/parse_measured.cc tests/fuzz/parse_calibration.cc tests/fuzz/parse_config.cc \
-	tests/fuzz/parse_launcher_table.cc tests/fuzz/parse_first_host.cc tests/fuzz/parse_moment.cc tests/fuzz/parse_json_place.cc tests/fuzz/parse_plugin_version.cc tests/fuzz/seeds
+	tests/fuzz/parse_launcher_table.cc tests/fuzz/parse_first_host.cc tests/fuzz/parse_elapsed.cc tests/fuzz/parse_moment.cc tests/fuzz/parse_json_place.cc tests/fuzz/parse_plugin_version.cc tests/fuzz/seeds
 .PHONY: check-fuzz
 check-fuzz:
 	$(SHELL) $(srcdir)/tests/fuzz/run $(abs_top_srcdir) $(abs_top_builddir)/tests/fuzz
