@@ -20,7 +20,13 @@ base_sources = \
 	src/base/yaml.h src/base/yaml.cc \
 	# end
 libarena_base_la_CPPFLAGS = $(AM_CPPFLAGS) $(NETTLE_CFLAGS)
-base_libs = libarena_base.la $(FMT_LIBS) $(YAML_LIBS) $(NETTLE_LIBS)
+base_libs = libarena_ipc.la libarena_base.la $(FMT_LIBS) $(YAML_LIBS) $(NETTLE_LIBS)
+
+noinst_LTLIBRARIES += libarena_ipc.la
+ipc_sources = \
+	src/ipc/child.h src/ipc/child.cc \
+	src/ipc/incoming.h src/ipc/incoming.cc \
+	# end
 
 noinst_LTLIBRARIES += libarena_html.la
 libarena_html_la_SOURCES = \
@@ -51,7 +57,6 @@ core_libs = libarena_core.la $(base_libs)
 
 noinst_LTLIBRARIES += libarena_reports.la
 reports_sources = \
-	src/reports/detached.h src/reports/detached.cc \
 	src/reports/quarantine.h src/reports/quarantine.cc \
 	src/reports/rate_limit.h src/reports/rate_limit.cc \
 	src/reports/slow_report.h src/reports/slow_report.cc \
