@@ -168,7 +168,7 @@ policy_sources = \
 	src/policy/holds.h src/policy/holds.cc \
 	src/policy/knapsack.h src/policy/knapsack.cc \
 	src/policy/fabric.h src/policy/fabric.cc \
-	src/policy/packing.h src/policy/packing.cc \
+	src/policy/packing.h src/policy/packing.cc src/policy/packing_search.cc \
 	src/policy/places.h \
 	src/policy/policy.h src/policy/policy.cc \
 	src/policy/problem.h src/policy/problem.cc \

@@ -37,15 +37,42 @@ std::string within_words(double seconds) {
     return "weeks";
 }
 
-/// Of a choice that the task waits for: the same count in another layout, which it could have now.
-std::pair<const Choice*, const Offer*> layout_now(const Problem& problem, const Task& task,
-                                                  const Choice& waited_for,
-                                                  const Packing& packing) {
+bool is_same_count(const Choice& a, const Choice& b) {
+    return a.type == b.type && a.gpus == b.gpus;
+}
+
+/// What the task could have now in place of the choice that it waits for: the same count in another
+/// layout, else the fastest of all others.
+std::pair<const Choice*, const Offer*> shape_now(const Problem& problem, const Task& task,
+                                                 const Choice& waited_for, const Packing& packing) {
+    std::pair<const Choice*, const Offer*> fastest;
     for (const Choice& c : problem.choices(task)) {
-        if (&c == &waited_for || c.type != waited_for.type || c.gpus != waited_for.gpus) continue;
-        if (const Offer* now = packing.layout_with_room(task, c)) return {&c, now};
+        const bool is_same = is_same_count(c, waited_for);
+        const bool is_slower = fastest.first && c.iteration_s >= fastest.first->iteration_s;
+        if (&c == &waited_for || !packing.could_fit(c) || (is_slower && !is_same)) continue;
+        const Offer* now = packing.layout_with_room(task, c);
+        if (now != nullptr && is_same) return {&c, now};
+        if (now != nullptr) fastest = {&c, now};
     }
-    return {};
+    return fastest;
+}
+
+/// "" where nothing is free.
+std::string instead_of_now(const Problem& problem, const Task& task, const Prospect& prospect,
+                           const Packing& packing) {
+    const Choice& best = *prospect.best;
+    const auto [choice, now] = shape_now(problem, task, best, packing);
+    if (now == nullptr) return {};
+    if (now == problem.offers(best).front())
+        return ", and ends sooner then than on nodes that are farther apart now";
+    if (now->grid.is_uneven() && is_same_count(*choice, best))
+        return ", and ends sooner then than with the pieces that are free now";
+    const bool ends_sooner =
+        is_same_count(*choice, best) ||
+        prospect.wait_s + problem.run_s(task, best) < problem.run_s(task, *choice);
+    if (!ends_sooner) return {};
+    return fmt::format(", and ends sooner then than on {}{} now", short_form(now->grid),
+                       near_words(problem, *choice, *now));
 }
 
 std::string why_waits(const Problem& problem, const Prices& prices, const Leftover& left,
@@ -57,18 +84,9 @@ std::string why_waits(const Problem& problem, const Prices& prices, const Leftov
     if (!foreseen) return waiting_words(problem, task, prices.wanted, left);
     const Choice& best = *prospects[i].best;
     const Offer& wanted = *problem.offers(best).front();
-    std::string words =
-        fmt::format("waits for {}{}: expected to be free within {}", short_form(wanted.grid),
-                    near_words(problem, best, wanted), within_words(prospects[i].wait_s));
-    const auto [choice, now] = layout_now(problem, task, best, *left.packing);
-    if (now == &wanted)
-        words += ", and ends sooner then than on nodes that are farther apart now";
-    else if (now != nullptr)
-        words += now->grid.is_uneven()
-                     ? ", and ends sooner then than with the pieces that are free now"
-                     : fmt::format(", and ends sooner then than on {}{} now", short_form(now->grid),
-                                   near_words(problem, *choice, *now));
-    return words;
+    return fmt::format("waits for {}{}: expected to be free within {}{}", short_form(wanted.grid),
+                       near_words(problem, best, wanted), within_words(prospects[i].wait_s),
+                       instead_of_now(problem, task, prospects[i], *left.packing));
 }
 
 void say_why_chosen(const Problem& problem, const Leftover& left, std::vector<Action>& actions) {
