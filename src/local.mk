@@ -156,6 +156,7 @@ store_sources = \
 	src/store/rows.h src/store/rows.cc \
 	src/store/spool.cc \
 	src/store/sql.h \
+	src/store/state_file.h src/store/state_file.cc \
 	src/store/store.h src/store/store.cc \
 	src/store/verify.h src/store/verify.cc \
 	# end

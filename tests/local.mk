@@ -286,7 +286,7 @@ endif
 tests_unit_test_exporter_LDADD = libarena_exporter.la $(base_libs) $(MICROHTTPD_LIBS) $(NETTLE_LIBS) $(CHECK_LIBS)
 TESTS += tests/t0800-live.t
 dist_check_SCRIPTS += tests/t0800-live.t
-EXTRA_DIST += tests/bench/exporter tests/fuzz/parse_history_line.cc tests/fuzz/parse_promises.cc
+EXTRA_DIST += tests/bench/exporter tests/fuzz/parse_history_line.cc tests/fuzz/parse_promises.cc tests/fuzz/parse_boots.cc
 
 # ---- shape of the tree -----------------------------------------------------------------------
 TESTS += tests/layering.t tests/said-once.t
