@@ -58,7 +58,7 @@ LARGE_CLASSES = {
     "arena::MixedSearch": (4, 18, "state of one search, as Exhaustive"),
     "arena::NodeBook": (21, 16, "to be a value, a pure step and effects in one place"),
     "arena::OfferBook": (15, 13, "to be a value, a pure step and effects in one place"),
-    "arena::Packing": (30, 14, "what is placed, and undone, in one decision, hot"),
+    "arena::Packing": (31, 15, "what is placed, and undone, in one decision, hot"),
     "arena::PoolSearch": (8, 13, "state of one search, as Exhaustive"),
     "arena::Problem": (23, 17, "tables of one decision, asked by every stage, hot"),
     "arena::ProfileBook": (10, 14, "to be a value, a pure step and effects in one place"),

@@ -8,6 +8,7 @@
 
 #include <csignal>
 
+#include "ipc/child.h"
 #include "train_cases.h"
 
 using namespace arena;

@@ -9,6 +9,7 @@
 
 #include <atomic>
 #include <cmath>
+#include <csignal>
 #include <functional>
 #include <limits>
 #include <random>

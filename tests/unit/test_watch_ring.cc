@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -15,6 +16,7 @@
 #include <thread>
 #include <vector>
 
+#include "ipc/child.h"
 #include "tests/unit/suite.h"
 #include "watch/reader/ring_csv.h"
 #include "watch/reader/ring_reader.h"

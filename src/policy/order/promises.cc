@@ -322,9 +322,8 @@ void PromiseBook::give(Snapshot& snapshot, const Offers& offers, const PolicyOpt
         [&](const auto& entry) { return !entry.second.started && !first.contains(entry.first); });
     drop_vain(snapshot);
     for (JobState& job : snapshot.jobs) {
-        const bool counts = job.phase == JobPhase::running || waits(job);
-        const Promise* known = counts ? find(job.id) : nullptr;
-        if (known != nullptr) job.due_s = known->due_s;
+        if (job.phase != JobPhase::running && !waits(job)) continue;
+        if (const Promise* known = find(job.id)) job.due_s = known->due_s;
     }
     std::erase_if(ordinary, [&](std::size_t j) {
         return waits_in_vain(snapshot.jobs[j].id, snapshot.time_s);
