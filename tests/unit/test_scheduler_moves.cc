@@ -92,7 +92,7 @@ TEST(who_runs_behind_an_ordinary_job_stays_where_it_is) {
     OrdinaryJob& ordinary = scene.host.view.ordinary.emplace_back();
     ordinary.id = 9;
     ordinary.rank = ordinary.priority = scene.view(1).rank + 1;
-    ordinary.time_limit_s = 3600;
+    ordinary.time_limit_s = 30 * 86400;  // it makes less of the GPUs
     ordinary.nodes = 2;
     ordinary.per_node = "gres/gpu:a40:4";
     ordinary.node_set = scene.view(1).node_set;
