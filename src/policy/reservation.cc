@@ -117,15 +117,11 @@ const Offer* pieces_for(const Problem& problem, const Task& task) {
 std::vector<NodeIndex> kept_for_others(const Task& task, const Offer& offer, const Packing& packing,
                                        std::span<const NodeIndex> nodes,
                                        std::span<const NodeIndex> slurms, double later_s) {
-    std::vector<NodeIndex> kept = packing.kept_from(task, offer, nodes, later_s);
-    if (slurms.empty()) return kept;
-    std::vector<NodeIndex> both;
-    std::ranges::set_intersection(nodes, slurms, std::back_inserter(both));
-    const auto middle = static_cast<std::ptrdiff_t>(both.size());
-    both.insert(both.end(), kept.begin(), kept.end());
-    std::inplace_merge(both.begin(), both.begin() + middle, both.end());
-    both.erase(std::unique(both.begin(), both.end()), both.end());
-    return both;
+    const std::vector<NodeIndex> promised = packing.kept_from(task, offer, nodes, later_s);
+    std::vector<NodeIndex> for_slurm, kept;
+    std::ranges::set_intersection(nodes, slurms, std::back_inserter(for_slurm));
+    std::ranges::set_union(promised, for_slurm, std::back_inserter(kept));
+    return kept;
 }
 
 /// Nodes that Slurm must leave to others if it starts this one by itself, at any time before the

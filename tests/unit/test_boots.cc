@@ -53,6 +53,15 @@ struct SleepyScene : Scene {
         if (model != "gpt2") r.model.name = model, r.model.layers = 6;
         return job(id, r);
     }
+    /// Nothing is measured; of two nodes that sleep n1 has just not booted.
+    void fail_a_boot() {
+        config.profile_enabled = false;
+        sleeping("n1");
+        sleeping("n2");
+        set_power("n1", NodePower::unbooted);
+        round();
+        set_power("n1", NodePower::asleep);
+    }
     void gone(JobId id) {
         std::erase_if(host.view.jobs, [&](const JobView& job) { return job.id == id; });
     }
@@ -335,12 +344,7 @@ TEST(a_node_that_did_not_boot_is_tried_by_no_profile_run_again) {
 
 TEST(a_node_that_did_not_boot_is_the_last_that_a_job_takes) {
     SleepyScene scene;
-    scene.config.profile_enabled = false;
-    scene.sleeping("n1");
-    scene.sleeping("n2");
-    scene.set_power("n1", NodePower::unbooted);
-    scene.round();
-    scene.set_power("n1", NodePower::asleep);
+    scene.fail_a_boot();
     scene.wants(1);
     scene.later(1);
     ck_assert(called(scene.host, "start 1 n2"));
@@ -360,12 +364,7 @@ TEST(a_node_that_did_not_boot_is_the_last_that_a_job_takes) {
 TEST(the_next_slurmctld_and_the_next_configuration_leave_a_node_alone_that_did_not_boot) {
     for (const bool is_killed : {true, false}) {
         SleepyScene scene;
-        scene.config.profile_enabled = false;
-        scene.sleeping("n1");
-        scene.sleeping("n2");
-        scene.set_power("n1", NodePower::unbooted);
-        scene.round();
-        scene.set_power("n1", NodePower::asleep);
+        scene.fail_a_boot();
         scene.later(1);
         Scheduler::Kept kept = is_killed ? Scheduler::Kept{} : scene.played->keep();
         scene.played = scene.scheduler();
