@@ -54,7 +54,7 @@ LARGE_CLASSES = {
     "arena::Foresight": (2, 14, "tables of one decision, hot"),
     "arena::LoanBook": (20, 40, "to be a value, a pure step and effects in one place"),
     "arena::Measurements": (12, 13, "to be a value, a pure step and effects in one place"),
-    "arena::MemoryModel": (7, 19, "coefficients of one formula, each once"),
+    "arena::MemoryModel": (8, 19, "coefficients of one formula, each once"),
     "arena::MixedSearch": (4, 18, "state of one search, as Exhaustive"),
     "arena::NodeBook": (21, 16, "to be a value, a pure step and effects in one place"),
     "arena::OfferBook": (15, 13, "to be a value, a pure step and effects in one place"),

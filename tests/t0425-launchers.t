@@ -23,13 +23,14 @@ for launcher in $(arena-args --list); do
     for version in "${versions[@]}"; do named+=("$launcher@$version"); done
     ((${#versions[@]})) || named+=("$launcher")
 done
-while read -r name pp dp tp mb nmb batch layers recompute zero sp vpp cp ep nodes precision kv lora targets bits; do
+while read -r name pp dp tp mb nmb batch layers recompute zero sp vpp cp ep nodes precision kv lora targets bits etp schedule; do
     [[ $name != \#* ]] || continue
     plan_of=(ARENA_PP="$pp" ARENA_DP="$dp" ARENA_TP="$tp" ARENA_MICRO_BATCH="$mb" ARENA_NUM_MICRO_BATCHES="$nmb"
         ARENA_GLOBAL_BATCH="$batch" ARENA_STAGE_LAYERS="$layers" ARENA_RECOMPUTE="$recompute" ARENA_ZERO_STAGE="$zero"
         ARENA_SEQUENCE_PARALLEL="$sp" ARENA_VPP="$vpp" ARENA_CP="$cp" ARENA_EP="$ep" SLURM_JOB_NUM_NODES="$nodes"
         ARENA_PRECISION="$precision" ARENA_KV_HEADS="$kv" ARENA_SEQ_LENGTH=2048
-        ARENA_LORA_RANK="${lora:-0}" ARENA_LORA_TARGETS="${targets:-attention}" ARENA_BASE_BITS="${bits:-16}")
+        ARENA_LORA_RANK="${lora:-0}" ARENA_LORA_TARGETS="${targets:-attention}" ARENA_BASE_BITS="${bits:-16}"
+        ARENA_ETP="${etp:-1}" ARENA_SCHEDULE="${schedule:-1f1b}")
     for launcher in "${named[@]}"; do
         printf '%s %s: %s\n' "$name" "$launcher" "$(env "${plan_of[@]}" arena-args "$launcher" 2>&1 | paste -sd' ')"
     done

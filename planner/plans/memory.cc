@@ -141,10 +141,11 @@ MemoryModel::MemoryModel(const PoolContext& context, const ShardShape& shape)
         const KeptElements layer = kept_elements(model, list.kinds[list.runs.back().kind], shape);
         logits_bytes_ += real(model.mtp_layers) * (logits_bytes_ + kept_bytes(layer, width, shape));
     }
-    communicators_bytes_ = type.emulated ? 0 : (1 - context_share) * type.reserved_bytes;
-    reserved_bytes_ = type.reserved_bytes - communicators_bytes_;
+    reserve_ = {type.reserved_bytes, 0};
     if (!type.emulated)
-        reserved_bytes_ += framework.reserved_gib * 1024 * 1024 * 1024 + workspace_bytes;
+        reserve_ = {context_share * type.reserved_bytes +
+                        framework.reserved_gib * 1024 * 1024 * 1024 + workspace_bytes,
+                    (1 - context_share) * type.reserved_bytes};
     set_inputs(model, tokens * real(model.hidden) * width / split);
     set_layers(model, framework, type.emulated);
 }
@@ -290,7 +291,8 @@ double MemoryModel::reserved_bytes(const PlanChoice& choice) const {
     const double groups = (choice.dp > 1 ? 1 : 0) + (choice.stages > 1 ? 1 : 0) +
                           (shape_.tp > 1 ? 1 : 0) + (shape_.cp > 1 ? 1 : 0) +
                           (shape_.ep > 1 ? 1 : 0);
-    return reserved_bytes_ + communicators_bytes_ * std::min(1.0, groups / usual_groups);
+    return reserve_.process_bytes +
+           reserve_.communicator_bytes * std::min(1.0, groups / usual_groups);
 }
 
 double MemoryModel::fixed_bytes(const PlanChoice& choice, std::int64_t index,

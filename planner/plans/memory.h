@@ -79,6 +79,8 @@ class MemoryModel {
     /// differ, buffers aside.
     [[nodiscard]] std::int64_t capacity(const PlanChoice&, std::int64_t index, std::int64_t begin,
                                         std::int64_t most, double limit_bytes) const;
+    /// What of bytes() the process and its communicators take: the more, the more kinds of groups.
+    [[nodiscard]] double reserved_bytes(const PlanChoice&) const;
     [[nodiscard]] bool is_homogeneous() const { return held_.is_homogeneous(); }
     /// The model's layers.
     [[nodiscard]] const std::shared_ptr<const LayerIndex>& index() const { return index_; }
@@ -96,6 +98,11 @@ class MemoryModel {
         double parameters = 0, boundary_bytes = 0;
     };
 
+    /// Of a process alone, and more of one that is in all the usual groups.
+    struct Reserve {
+        double process_bytes, communicator_bytes;
+    };
+
     void set_inputs(const Model&, double transformer_bytes);
     void set_layers(const Model&, const FrameworkConstants&, bool emulated);
     /// Of a kind of layer: what it holds, and what modules bring back while its backward runs.
@@ -107,7 +114,6 @@ class MemoryModel {
     [[nodiscard]] Held layer_row(const Model&, const LayerKind&, const FrameworkConstants&,
                                  bool emulated) const;
     [[nodiscard]] Extremes extremes(const PlanChoice&, std::span<const LayerRange>) const;
-    [[nodiscard]] double reserved_bytes(const PlanChoice&) const;
     [[nodiscard]] double fixed_bytes(const PlanChoice&, std::int64_t index, const Extremes&) const;
     [[nodiscard]] Row weights(const PlanChoice&, std::int64_t index) const;
     [[nodiscard]] double held_parameters(const PlanChoice&, std::int64_t index) const;
@@ -129,7 +135,8 @@ class MemoryModel {
     std::array<LayerMost, 3> most_live_;  ///< by Recompute: what it and modules bring back
     LayerEnds inputs_;                    ///< bytes into each layer and out of the last
     std::array<double, 3> activations_;   ///< by Recompute
-    double logits_bytes_, reserved_bytes_, communicators_bytes_;
+    double logits_bytes_;
+    Reserve reserve_;
 };
 
 }  // namespace arena

@@ -280,6 +280,22 @@ Status check_schedule(const Plan& plan) {
                           least > 1 ? fmt::format(", {} or more", least) : ""));
 }
 
+Status check_experts(const Model& model, const Plan& plan) {
+    if (plan.ep < 1 || !ep_fits(model, plan.ep))
+        return usage_error(fmt::format("ep{} does not divide the {} experts of {}", plan.ep,
+                                       model.experts, model.name));
+    if (plan.etp < 1 || !etp_fits(model, plan.tp(), plan.ep, plan.etp))
+        return usage_error(fmt::format(
+            "etp{} splits experts that ep shares out: it wants ep2 or more, and divides tp{} and "
+            "the experts' width",
+            plan.etp, plan.tp()));
+    if (plan.dp() * plan.cp * plan.tp() % (plan.ep * plan.etp) != 0)
+        return usage_error(fmt::format("ep{}{} does not divide the {} GPUs of a stage", plan.ep,
+                                       plan.etp > 1 ? fmt::format(" x etp{}", plan.etp) : "",
+                                       plan.dp() * plan.cp * plan.tp()));
+    return Done{};
+}
+
 Status check_shape(const Model& model, std::int64_t global_batch, const Grid& grid,
                    const Plan& plan) {
     const std::int64_t layers =
@@ -332,18 +348,7 @@ Status check_shape(const Model& model, std::int64_t global_batch, const Grid& gr
     if (plan.cp < 1 || !cp_fits(model, plan.cp))
         return usage_error(fmt::format("cp{} does not split {} tokens into {} equal pieces",
                                        plan.cp, model.seq_length, 2 * plan.cp));
-    if (plan.ep < 1 || !ep_fits(model, plan.ep))
-        return usage_error(fmt::format("ep{} does not divide the {} experts of {}", plan.ep,
-                                       model.experts, model.name));
-    if (plan.etp < 1 || !etp_fits(model, plan.tp(), plan.ep, plan.etp))
-        return usage_error(fmt::format(
-            "etp{} splits experts that ep shares out: it wants ep2 or more, and divides tp{} and "
-            "the experts' width",
-            plan.etp, plan.tp()));
-    if (plan.dp() * plan.cp * plan.tp() % (plan.ep * plan.etp) != 0)
-        return usage_error(fmt::format("ep{}{} does not divide the {} GPUs of a stage", plan.ep,
-                                       plan.etp > 1 ? fmt::format(" x etp{}", plan.etp) : "",
-                                       plan.dp() * plan.cp * plan.tp()));
+    if (Status status = check_experts(model, plan); !status) return status;
     return check_schedule(plan);
 }
 

@@ -59,7 +59,8 @@ std::vector<std::int64_t> distinct_layers(const LayerIndex& index) {
     return layers;
 }
 
-/// Whether each layer can be held at all: a middle stage, no replica's share of the state.
+/// Whether each layer can be held at all: a middle stage, no replica's share of the state, and no
+/// communicators of either.
 bool holds_a_layer(const PlanQuery& query, const PoolContext& context, const ShardShape& shape) {
     const MemoryModel memory(context, shape);
     const double limit = real(context.pool.hardware.memory_bytes);
@@ -72,10 +73,11 @@ bool holds_a_layer(const PlanQuery& query, const PoolContext& context, const Sha
                                     .zero_stage = zero,
                                     .cp = shape.cp,
                                     .ep = shape.ep};
+            const double groups = memory.reserved_bytes(choice) - memory.reserved_bytes({});
             const auto fits = [&](std::int64_t layer) {
                 const LayerRange one{layer, layer + 1};
-                return memory.bytes(choice, 1, {&one, 1}) -
-                           memory.buffer_bytes(choice, {&one, 1}) <=
+                return memory.bytes(choice, 1, {&one, 1}) - memory.buffer_bytes(choice, {&one, 1}) -
+                           groups <=
                        limit;
             };
             if (std::all_of(layers.begin(), layers.end(), fits)) return true;

@@ -17,8 +17,8 @@
 
 namespace arena {
 
-/// In the order in which a launcher is told them. request/launcher_features.cc names and describes
-/// each.
+/// In the order in which a launcher is told them. That of torchtitan ends with a word for
+/// recompute. request/launcher_features.cc names and describes each.
 enum class Feature : std::uint8_t {
     always,
     flat,
@@ -41,11 +41,16 @@ enum class Feature : std::uint8_t {
     zero3_pipeline,
     zero2_accumulated,
     zero3_accumulated,
+    one_f_one_b,
+    vpp1,
+    vpp,
+    zb_h1,
+    zb_h1_vpp,
+    zb_v,
+    dual_pipe_v,
     recompute_none,
     recompute_selective,
     recompute_full,
-    vpp1,
-    vpp,
     cp1,
     cp,
     ep1,
@@ -72,11 +77,6 @@ enum class Feature : std::uint8_t {
     hsdp,
     hsdp_zero3,
     etp,
-    one_f_one_b,
-    zb_h1,
-    zb_h1_vpp,
-    zb_v,
-    dual_pipe_v,
     count,
 };
 inline constexpr std::size_t feature_count = static_cast<std::size_t>(Feature::count);

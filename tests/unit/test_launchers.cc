@@ -257,6 +257,7 @@ TEST(each_feature_is_needed_by_some_plan) {
         f.lora_rank = bit(0) ? 8 : 0, f.lora_mlp = bit(1), f.lora_targets = bit(2) ? 1 : 0;
         f.base_bits = bit(3) ? 4 : 16;
         f.hsdp = bit(4) && f.zero > 0 ? 1 : 0;  // groups of one replica each
+        f.etp = bit(11) ? 2 : 1, f.schedule = static_cast<Schedule>((bits >> 9) & 3);
         seen = seen.with(needs(f));
         f.ep = bit(5) ? 3 : 1;
         seen = seen.with(needs(f));

@@ -444,10 +444,10 @@ TEST(each_launcher_is_told_the_plan_in_its_own_words) {
         "--parallelism.data_parallel_replicate_degree 1 --parallelism.data_parallel_shard_degree 2 "
         "--training.global_batch_size 128 "
         "--training.local_batch_size 64 --parallelism.pipeline_parallel_microbatch_size 4 "
-        "--parallelism.pipeline_parallel_schedule 1F1B "
         "--parallelism.pipeline_parallel_first_stage_less_layers 0 "
         "--parallelism.pipeline_parallel_last_stage_less_layers 0 "
-        "--parallelism.fsdp_reshard_after_forward never --activation_checkpoint.mode none "
+        "--parallelism.fsdp_reshard_after_forward never "
+        "--parallelism.pipeline_parallel_schedule 1F1B --activation_checkpoint.mode none "
         "--training.mixed_precision_param bfloat16");
     plan.stage_dp = {4, 4}, plan.hsdp = 2;
     ck_assert(launcher_arguments(request, plan)
