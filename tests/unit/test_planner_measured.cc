@@ -317,6 +317,9 @@ TEST(adapters_beside_frozen_weights_cost_less_than_training_all) {
     ck_assert_double_gt(more.memory_bytes_per_gpu, few.memory_bytes_per_gpu);
     ck_assert_double_lt(four.memory_bytes_per_gpu, few.memory_bytes_per_gpu - 20e9);
     ck_assert_double_gt(four.compute_s, few.compute_s);
+    row.framework = "Megatron-Bridge";  // whose recipes adapt one matrix
+    ck_assert_double_lt(price("lora", "LoRA, packed", "distopt").compute_s,
+                        price("lora", "LoRA r16 on attention", "distopt").compute_s);
 }
 
 TEST(convolutions_are_priced_by_constants_of_their_own) {

@@ -59,7 +59,7 @@ TEST(short_forms_are_the_words_of_admin_comment) {
     assert_text(short_form(plan), "pp2,dp2+1,tp1+2,mb4x16");
     ck_assert_int_eq(plan.gpus(), 4);
     plan.vpp = 3, plan.cp = 2, plan.ep = 4, plan.etp = 2, plan.schedule = Schedule::zb_h1;
-    assert_text(short_form(plan), "pp2,dp2+1,tp1+2,mb4x16,vpp3,cp2,ep4");
+    assert_text(short_form(plan), "pp2,dp2+1,tp1+2,mb4x16,vpp3,cp2,ep4,etp2,zbh1");
     Plan grouped = uniform_plan();
     grouped.zero_stage = 3, grouped.hsdp = 2;
     assert_text(short_form(grouped), "pp2,dp2,tp1,mb4x16,zero3,hsdp2");
