@@ -17,14 +17,26 @@ namespace arena {
 
 namespace {
 
-/// Seconds of the operators, of which `weight` count as evidence.
+/// What of it makes gradients of weights; half, where only FLOPs and bytes are known.
+double weights_share(const OpShape& shape) {
+    if (shape.kind == OpKind::custom) return 0.5;
+    const auto* conv = std::get_if<ConvVariant>(&shape.variant);
+    const bool is_weights = has_variant(shape, Gradient::weights) ||
+                            (conv != nullptr && conv->gradient == Gradient::weights);
+    return is_weights ? 1 : 0;
+}
+
+/// Seconds of the operators, which count as evidence; weights_s: what of them makes gradients of
+/// weights.
 double sum_seconds(const Pricer& pricer, const std::vector<OpCount>& ops, EvidenceSeconds& evidence,
-                   double weight = 1) {
+                   double* weights_s = nullptr) {
     double sum = 0;
     for (const OpCount& op : ops) {
         const OpTime time = pricer.price(op.shape);
-        sum += op.count * time.seconds;
-        evidence[static_cast<std::size_t>(time.evidence)] += weight * op.count * time.seconds;
+        const double seconds = op.count * time.seconds;
+        sum += seconds;
+        if (weights_s != nullptr) *weights_s += weights_share(op.shape) * seconds;
+        evidence[static_cast<std::size_t>(time.evidence)] += seconds;
     }
     return sum;
 }
@@ -116,9 +128,10 @@ struct LayerPass {
     double share;
     EvidenceSeconds& evidence;
 
-    double seconds(Pass pass, const std::vector<OpCount>& ops, double& issue_s) const {
+    double seconds(Pass pass, const std::vector<OpCount>& ops, double& issue_s,
+                   double* weights_s = nullptr) const {
         EvidenceSeconds own{};
-        const double sum_s = sum_seconds(context.pricer, ops, own);
+        const double sum_s = sum_seconds(context.pricer, ops, own, weights_s);
         std::optional<OpShape> layer;
         if (context.pricer.has_layers())
             layer = whole_layer(context.model, context.precision, shape, kind, pass);
@@ -127,6 +140,7 @@ struct LayerPass {
         for (std::size_t i = 0; i < own.size(); ++i) evidence[i] += rest * own[i];
         evidence[static_cast<std::size_t>(Evidence::exact)] += share * time.exact_s;
         issue_s = time.issue_s;
+        if (weights_s != nullptr && sum_s > 0) *weights_s *= time.seconds / sum_s;
         return time.seconds;
     }
 };
@@ -210,7 +224,8 @@ class KindPricer {
         LayerParts parts{};
         const LayerPass pass{context_, shape_, kind, share, evidence};
         parts.forward_s = pass.seconds(Pass::forward, ops.layer_forward, parts.issue_forward_s);
-        parts.backward_s = pass.seconds(Pass::backward, ops.layer_backward, parts.issue_backward_s);
+        parts.backward_s = pass.seconds(Pass::backward, ops.layer_backward, parts.issue_backward_s,
+                                        &parts.weights_s);
         parts.attention_s = sum_seconds(context_.pricer, ops.attention, unused);
         if (const double wait = ring_wait(kind); wait > 0) {
             parts.forward_s += wait * attention_s(ops.layer_forward);
@@ -218,7 +233,6 @@ class KindPricer {
             parts.attention_s *= 1 + wait;
         }
         parts.again_s = again_s(ops);
-        parts.weights_s = weights_s(ops.layer_backward, parts.backward_s);
         parts.collectives = collectives(kind);
         parts.overlap = topology_.intra.name.starts_with("pcie") ? 0 : framework_.overlap_tensor;
         parts.extra_host_s = fallback_s(ops);
@@ -274,21 +288,6 @@ class KindPricer {
         if (pointwise > 0)
             seconds += pointwise * (pointwise_s(ops.layer_forward) - mlp * pointwise_s(ops.mlp));
         return seconds;
-    }
-
-    /// Of a backward that takes so long; of work that only its FLOPs and bytes are known of, half.
-    [[nodiscard]] double weights_s(const std::vector<OpCount>& ops, double backward_s) const {
-        double sum = 0, weights = 0;
-        for (const OpCount& op : ops) {
-            const double seconds = op.count * context_.pricer.price(op.shape).seconds;
-            const auto* conv = std::get_if<ConvVariant>(&op.shape.variant);
-            sum += seconds;
-            if (has_variant(op.shape, Gradient::weights) ||
-                (conv != nullptr && conv->gradient == Gradient::weights))
-                weights += seconds;
-            if (op.shape.kind == OpKind::custom) weights += seconds / 2;
-        }
-        return sum > 0 ? weights / sum * backward_s : 0;
     }
 
     [[nodiscard]] double pointwise_s(const std::vector<OpCount>& ops) const {
