@@ -123,19 +123,19 @@ is "$(job_state "$job")" CANCELLED "and the cancelled job never comes back"
 
 stand_in
 # Two carriers take turns on this host, which other work may slow down: a budget that ends first leaves operators out.
-sed -i 's/time_limit_s: .*/time_limit_s: 180/; s/budget_s: .*/budget_s: 90/' "$cluster_dir/arena.yaml"
+sed -i 's/time_limit_s: .*/time_limit_s: 180/; s/budget_s: .*/budget_s: 45/' "$cluster_dir/arena.yaml"
 scontrol reconfigure
 # ---- success, once, and again from the store ------------------------------------------------------
 file=$(model 128)
-first=$(submit --arena-model="$file" --arena-batch=8 --arena-gpus=1-2 -o /dev/null "$quick")
-second=$(submit --arena-model="$file" --arena-batch=8 --arena-gpus=1-2 -o /dev/null "$quick")
+first=$(submit --arena-model="$file" --arena-batch=8 --arena-gpus=1 -o /dev/null "$quick")
+second=$(submit --arena-model="$file" --arena-batch=8 --arena-gpus=1 -o /dev/null "$quick")
 ok "a job of an unknown model waits for its profile and says so" \
     wait_for_reason "$first" 'profiling.m128.on'
 ok "the first job completes" wait_for_state "$first" COMPLETED 200
 ok "the second job completes" wait_for_state "$second" COMPLETED 200
 is "$(source_of "$first")" profiled "its plan rests on measured operators"
 is "$(carriers m128)" 2 "two jobs of one model caused one profile run per GPU type"
-third=$(submit --arena-model="$file" --arena-batch=8 --arena-gpus=1-2 -o /dev/null "$quick")
+third=$(submit --arena-model="$file" --arena-batch=8 --arena-gpus=1 -o /dev/null "$quick")
 ok "a later job of the same model completes" wait_for_state "$third" COMPLETED 60
 is "$(carriers m128)" 2 "and needed no profiling"
 is "$(stat -c %a "$cluster_dir"/profile-store/*.db | sort -u)" 600 "the profile store is its owner's alone"

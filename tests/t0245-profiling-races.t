@@ -7,7 +7,7 @@
 . "${ARENA_SRCDIR:-.}/tests/lib/cluster.sh"
 need_arena
 
-start_cluster --arena on --nodes a40:1x2,a100:2x2 --arena-set profile.budget_s=100 --arena-set profile.time_limit_s=240
+start_cluster --arena on --nodes a40:1x2,a100:2x2 --arena-set profile.budget_s=40 --arena-set profile.time_limit_s=240
 chmod 1777 "$work"
 cat >"$cluster_dir/arena-profiler" <<END
 #!/bin/bash

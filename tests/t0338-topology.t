@@ -121,7 +121,7 @@ racks() {
     is "$(job_state "$job")" PENDING "and does not start it on three and three"
     gone "$second"
     ok "it starts when a fourth is free" wait_started "$job"
-    is "$(scontrol show hostnames "$(nodes_of "$job")" | awk '{ ++of[int((substr($0, 2) - 1) / 4)] } END { print of[0], of[1] }')" "2 4" \
+    is "$(scontrol show hostnames "$(nodes_of "$job")" | by_leaf | sort | paste -sd' ')" "0 2 1 4" \
         "on two and four"
     gone "$job"
     gone "$first"
