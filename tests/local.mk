@@ -153,7 +153,7 @@ EXTRA_DIST += $(black_box_tests) \
 	tests/soak/submit-race tests/tools/race_submit.cc \
 	tests/soak/shutdown-bursts tests/soak/loan-cycles tests/soak/promises tests/soak/slow-host tests/soak/slow-host.t tests/lib/bursts.sh \
 	tests/lib/cluster.sh \
-	tests/lib/ddp.sh tests/train/ddp.py tests/train/torchrun tests/bench/ddp-batches \
+	tests/lib/ddp.sh tests/lib/plain.sh tests/bench/culprit tests/arena_py/plain.py tests/train/ddp.py tests/train/torchrun tests/bench/ddp-batches \
 	tests/lib/start_order.sh tests/lib/beside_stock.sh tests/lib/placement.sh \
 	tests/lib/tap.sh \
 	tests/lib/timed \

@@ -156,6 +156,7 @@ void Chief::State::on_agent(PeerId from, Agent& agent, const Frame& frame) {
     } else if (const auto* done = std::get_if<Iterations>(&frame)) {
         take_iterations(agent, *done);
     } else if (const auto* times = std::get_if<GroupTimes>(&frame)) {
+        if (looks_since_s_) return profile_.add(*times);
         if (!open_ || open_->phase != Phase::profiling) return;
         profile_.add(*times);
         note_some(
