@@ -99,7 +99,7 @@ black_box_tests = \
 	tests/t0246-profiling-nodes.t \
 	tests/t0247-profiling-order.t \
 	tests/t0250-different-plans.t tests/t0255-salloc.t \
-	tests/t0445-ddp-in-slurm.t \
+	tests/t0445-ddp-in-slurm.t tests/t0452-plain-culprit.t \
 	tests/t0100-bad-input.t \
 	tests/t0110-submit-channels.t \
 	tests/t0300-ordinary-jobs.t \

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <numbers>
 #include <optional>
@@ -15,7 +16,7 @@ namespace arena::slowdown {
 namespace {
 
 constexpr double most_factor = 1000;
-constexpr double surest = 0.99;           ///< nothing that was not checked is certain
+constexpr double surest = 0.99;            ///< nothing that was not checked is certain
 constexpr double least_noise = 0.01;       ///< of a step
 constexpr double normal_by_mad = 1.4826;   ///< standard deviation of a normal distribution
 constexpr double steady = 0.75;            ///< of its iterations, in which a slow rank is slow

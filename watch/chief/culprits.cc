@@ -153,7 +153,7 @@ slowdown::Verdict Culprits::without_lesser(slowdown::Verdict verdict) const {
     return verdict;
 }
 
-void Culprits::suspected(const Suspicion& suspicion, std::int64_t onset) {
+void Culprits::suspect_one(const Suspicion& suspicion, std::int64_t onset) {
     const bool is_link = suspicion.peer != SlowPlace{};
     SlowReport report{.life = life_,
                       .onset = onset,
@@ -170,7 +170,8 @@ void Culprits::suspected(const Suspicion& suspicion, std::int64_t onset) {
     note({.report = report, .rank = suspicion.rank});
 }
 
-void Culprits::suspects_are(const std::vector<Suspicion>& all, std::int64_t epoch_s) {
+void Culprits::suspect(const std::vector<Suspicion>& all, std::int64_t onset,
+                       std::int64_t epoch_s) {
     for (Culprit& one : all_) {
         const bool stays = std::ranges::any_of(all, [&](const Suspicion& suspicion) {
             return suspicion.at == one.report.at && suspicion.peer == one.report.peer;
@@ -178,6 +179,7 @@ void Culprits::suspects_are(const std::vector<Suspicion>& all, std::int64_t epoc
         if (!one.is_over() && is_named(one) && one.report.is_suspicion() && !stays)
             one.report.relief = std::max(epoch_s, one.report.onset);
     }
+    for (const Suspicion& one : all) suspect_one(one, onset);
 }
 
 slowdown::Verdict Culprits::without_recovered(slowdown::Verdict verdict) const {

@@ -35,13 +35,12 @@ class Culprits {
     void found(const slowdown::Verdict& verdict, const Trainer& trainer, std::int64_t onset);
     /// What no check has measured: a GPU, or a link to the peer where that is a place.
     struct Suspicion {
-        SlowPlace at, peer;
+        SlowPlace at = {}, peer = {};
         double factor = 1, confidence = 1;
         int rank = -1;  ///< -1: only its place is known
     };
-    void suspected(const Suspicion& suspicion, std::int64_t onset);
-    /// Suspects that are not among these are none any more.
-    void suspects_are(const std::vector<Suspicion>& all, std::int64_t epoch_s);
+    /// These, since `onset`; suspects that are not among them are none any more.
+    void suspect(const std::vector<Suspicion>& all, std::int64_t onset, std::int64_t epoch_s);
     /// Without those that are open and have recovered: a machine that others load measures links a
     /// few tens of percent slow for ever, which is no link ten times slow.
     [[nodiscard]] slowdown::Verdict without_recovered(slowdown::Verdict verdict) const;
@@ -71,6 +70,7 @@ class Culprits {
 
   private:
     void note(Culprit culprit);
+    void suspect_one(const Suspicion& suspicion, std::int64_t onset);
     void explained(std::int64_t epoch_s);
 
     std::uint32_t life_;

@@ -174,17 +174,23 @@ class Chief::State {
     std::set<std::int64_t> silent_;
     std::map<std::string, std::int64_t> gone_agents_;  ///< by node: when, until it is told
     Trainer trainer_;
-    std::vector<std::string> nodes_;  ///< of the trainer that was here last
-    Placement kept_placement_;        ///< of its ranks
+    struct LastTrainer {
+        std::vector<std::string> nodes;
+        Placement placement;  ///< of its ranks
+    };
+    LastTrainer last_trainer_;
     Tracking tracking_;
     GroupProfile profile_;
     struct HealthyLook {
         double end_s = 0;
         slowdown::Look look;
     };
-    std::deque<HealthyLook> healthy_looks_;
-    std::optional<double> looks_since_s_;  ///< one goes on
-    double next_look_s_ = 0;
+    struct HealthyLooks {
+        std::deque<HealthyLook> kept;
+        std::optional<double> begun_s;  ///< one goes on
+        double next_s = 0;
+    };
+    HealthyLooks healthy_looks_;
 
     /// Steps that the trainer told, the last few; those behind since_word_ are of one level.
     std::deque<StepDone> steps_;

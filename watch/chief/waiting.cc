@@ -48,41 +48,43 @@ double Chief::State::look_within_s(std::int64_t iterations) const {
 
 void Chief::State::look_while_healthy() {
     if (open_ || trainer_.obeys() || agents_.empty()) {
-        looks_since_s_.reset();
+        healthy_looks_.begun_s.reset();
         return;
     }
-    if (looks_since_s_) {
-        const bool is_late = now_.steady_s >= *looks_since_s_ + look_within_s(usual_iterations);
+    if (healthy_looks_.begun_s) {
+        const bool is_late =
+            now_.steady_s >= *healthy_looks_.begun_s + look_within_s(usual_iterations);
         if (all_told() || is_late) keep_healthy_look();
         return;
     }
-    if (steps_watched_ < settled_after || now_.steady_s < next_look_s_) return;
+    if (steps_watched_ < settled_after || now_.steady_s < healthy_looks_.next_s) return;
     profile_.clear();
-    looks_since_s_ = now_.steady_s;
+    healthy_looks_.begun_s = now_.steady_s;
     tell_agents(Profile{usual_iterations});
 }
 
 void Chief::State::keep_healthy_look() {
-    const double took_s = now_.steady_s - *looks_since_s_;
+    const double took_s = now_.steady_s - *healthy_looks_.begun_s;
     if (!all_told()) tell_agents(Profile{0});
-    healthy_looks_.push_back({now_.steady_s, profile_.look()});
-    looks_since_s_.reset();
-    if (healthy_looks_.back().look.empty()) healthy_looks_.pop_back();
-    if (healthy_looks_.size() > kept_looks) healthy_looks_.pop_front();
-    const bool has_some = healthy_looks_.size() >= kept_looks - 1;
-    next_look_s_ = now_.steady_s +
-                   (has_some ? std::max(between_looks_s, times_a_look * took_s) : options_.poll_s);
+    healthy_looks_.kept.push_back({now_.steady_s, profile_.look()});
+    healthy_looks_.begun_s.reset();
+    if (healthy_looks_.kept.back().look.empty()) healthy_looks_.kept.pop_back();
+    if (healthy_looks_.kept.size() > kept_looks) healthy_looks_.kept.pop_front();
+    const bool has_some = healthy_looks_.kept.size() >= kept_looks - 1;
+    healthy_looks_.next_s =
+        now_.steady_s +
+        (has_some ? std::max(between_looks_s, times_a_look * took_s) : options_.poll_s);
 }
 
 /// The steps were slow already.
 void Chief::State::forget_looks_since(double at_s) {
-    looks_since_s_.reset();
-    std::erase_if(healthy_looks_, [&](const HealthyLook& one) { return one.end_s > at_s; });
+    healthy_looks_.begun_s.reset();
+    std::erase_if(healthy_looks_.kept, [&](const HealthyLook& one) { return one.end_s > at_s; });
 }
 
 slowdown::Look Chief::State::healthy_look() const {
     slowdown::Look before;
-    for (const HealthyLook& one : healthy_looks_) slowdown::add_look(before, one.look);
+    for (const HealthyLook& one : healthy_looks_.kept) slowdown::add_look(before, one.look);
     return before;
 }
 
@@ -123,12 +125,15 @@ std::vector<Culprits::Suspicion> Chief::State::suspicions(
     const slowdown::WaitVerdict& verdict) const {
     std::vector<Culprits::Suspicion> all;
     for (const slowdown::SlowRank& slow : verdict.ranks)
-        all.push_back({place_of(slow.rank), {}, slow.factor, slow.confidence, slow.rank});
+        all.push_back({.at = place_of(slow.rank),
+                       .factor = slow.factor,
+                       .confidence = slow.confidence,
+                       .rank = slow.rank});
     for (const slowdown::SlowGroup& slow : verdict.groups) {
         std::set<std::string> nodes;
         for (const int rank : slow.ranks) nodes.insert(place_of(rank).node);
         nodes.erase("");
-        Culprits::Suspicion link{{}, {}, slow.factor, slow.confidence, -1};
+        Culprits::Suspicion link{.factor = slow.factor, .confidence = slow.confidence};
         if (slow.ranks.size() == 2) {
             link.at = place_of(slow.ranks.front());
             link.peer = place_of(slow.ranks.back());
@@ -147,8 +152,7 @@ void Chief::State::conclude_by_waiting(const slowdown::WaitVerdict& verdict) {
     open.decided_s = now_.steady_s;
     const bool is_first = culprits_.all().empty();
     const auto all = suspicions(verdict);
-    culprits_.suspects_are(all, now_.epoch_ms / 1000);
-    for (const Culprits::Suspicion& one : all) culprits_.suspected(one, open.onset_ms / 1000);
+    culprits_.suspect(all, open.onset_ms / 1000, now_.epoch_ms / 1000);
     for (const slowdown::SlowRank& slow : verdict.ranks)
         note(problem(fmt::format("suspected: rank {} on {} computes {:.2f} times as long and waits "
                                  "least: {:.0f} % of the slowdown, confidence {:.2f}; no check has "
@@ -197,7 +201,7 @@ void Chief::State::conclude_without_checks() {
         fmt::format("No check without a trainer that obeys, and who waits for whom does "
                     "not tell which GPU or link is slow{}; groups whose calls take longer "
                     "than others': {}",
-                    healthy_looks_.empty() ? ": nobody looked before the steps were slow" : "",
+                    healthy_looks_.kept.empty() ? ": nobody looked before the steps were slow" : "",
                     names.empty() ? "none" : names),
         "no_check"));
     if (is_first) culprits_.lost(open.lost_s);
