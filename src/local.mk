@@ -135,6 +135,7 @@ slowdown_sources = \
 	src/slowdown/ski_rental.h src/slowdown/ski_rental.cc \
 	src/slowdown/suspects.h src/slowdown/suspects.cc \
 	src/slowdown/verify.h src/slowdown/verify.cc \
+	src/slowdown/waits.h src/slowdown/waits.cc \
 	# end
 slowdown_libs = libarena_slowdown.la $(base_libs)
 

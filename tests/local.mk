@@ -9,7 +9,7 @@ libarena_plugin_rules_la_SOURCES = plugin/common/job_mark.cc plugin/common/quick
 	plugin/spank/spank_options.cc plugin/spank/watch.cc
 EXTRA_DIST += tests/unit/arena_cases.h tests/unit/directory.h tests/unit/float_arrays.h tests/unit/hostile_models.h \
 	tests/unit/philly.h tests/unit/planner_cases.h tests/unit/property.h tests/unit/reference_data.h tests/unit/scripted_host.h \
-	tests/unit/slowdown_cases.h tests/unit/store_cases.h tests/unit/suite.h tests/unit/train_cases.h
+	tests/unit/slowdown_cases.h tests/unit/store_cases.h tests/unit/suite.h tests/unit/train_cases.h tests/unit/waiting_job.h
 
 # ---- submission: record, directives, plug-in rules -------------------------------------------
 if HAVE_CHECK
@@ -99,7 +99,7 @@ black_box_tests = \
 	tests/t0246-profiling-nodes.t \
 	tests/t0247-profiling-order.t \
 	tests/t0250-different-plans.t tests/t0255-salloc.t \
-	tests/t0445-ddp-in-slurm.t \
+	tests/t0445-ddp-in-slurm.t tests/t0452-plain-culprit.t \
 	tests/t0100-bad-input.t \
 	tests/t0110-submit-channels.t \
 	tests/t0300-ordinary-jobs.t \
@@ -153,7 +153,7 @@ EXTRA_DIST += $(black_box_tests) \
 	tests/soak/submit-race tests/tools/race_submit.cc \
 	tests/soak/shutdown-bursts tests/soak/loan-cycles tests/soak/promises tests/soak/slow-host tests/soak/slow-host.t tests/lib/bursts.sh \
 	tests/lib/cluster.sh \
-	tests/lib/ddp.sh tests/train/ddp.py tests/train/torchrun tests/bench/ddp-batches \
+	tests/lib/ddp.sh tests/lib/plain.sh tests/bench/culprit tests/arena_py/plain.py tests/train/ddp.py tests/train/torchrun tests/bench/ddp-batches \
 	tests/lib/start_order.sh tests/lib/beside_stock.sh tests/lib/placement.sh \
 	tests/lib/tap.sh \
 	tests/lib/timed \
@@ -243,11 +243,12 @@ tests_unit_test_sacct_LDADD = $(sim_history_libs) $(CHECK_LIBS)
 
 # ---- slowdowns ---------------------------------------------------------------------------------
 slowdown_tests = tests/unit/test_slowdown_changes tests/unit/test_slowdown_period tests/unit/test_slowdown_locate \
-	tests/unit/test_slowdown_mitigate tests/unit/test_slowdown_roles
+	tests/unit/test_slowdown_mitigate tests/unit/test_slowdown_roles tests/unit/test_slowdown_waits
 if HAVE_CHECK
 check_PROGRAMS += $(slowdown_tests)
 TESTS += $(slowdown_tests)
 endif
+tests_unit_test_slowdown_waits_LDADD = $(slowdown_libs) $(CHECK_LIBS)
 tests_unit_test_slowdown_changes_LDADD = $(slowdown_truth_libs) $(CHECK_LIBS)
 tests_unit_test_slowdown_period_LDADD = $(slowdown_truth_libs) $(CHECK_LIBS)
 # Built by `make check`, run by hand: what a sample costs, and what the answers to a slowdown take to find.

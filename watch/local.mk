@@ -41,6 +41,7 @@ watch_chief_sources = \
 	watch/chief/tracking.h watch/chief/tracking.cc \
 	watch/chief/trainer.h watch/chief/trainer.cc \
 	watch/chief/validation.cc \
+	watch/chief/waiting.cc \
 	# end
 watch_chief_libs = libarena_watch_chief.la libarena_reports.la libarena_core.la $(slowdown_libs)
 watch_wire_sources = \

@@ -28,7 +28,7 @@ namespace {
 struct SlowEvent {
     std::int64_t job = 0, onset = 0, relief = 0;
     std::string at, peer, cause, action;
-    double factor = 0, lost_s = 0;
+    double factor = 0, lost_s = 0, confidence = 1;
     bool cleared = false;
 };
 
@@ -48,6 +48,7 @@ Result<std::vector<SlowEvent>> read_events(const Json& json) {
         told.text("cause", event.cause);
         told.text("action", event.action);
         told.number("factor", event.factor, 1, 1e6);
+        if (told.has("confidence")) told.number("confidence", event.confidence, 0, 1);
         told.number("lost_s", event.lost_s, 0, 1e12);
         told.boolean("cleared", event.cleared);
     }
@@ -66,14 +67,20 @@ std::string place_of(const SlowEvent& event) {
     return event.peer.empty() ? event.at : event.at + "+" + event.peer;
 }
 
+std::string slower_of(const SlowEvent& event) {
+    return fmt::format(
+        "x{:.1f}{}", event.factor,
+        event.confidence < 1 ? fmt::format(" suspected {:.2f}", event.confidence) : std::string());
+}
+
 /// Other frameworks than arena-train obey no words, and nothing is measured while they run.
 void print_unexplained(const std::vector<SlowEvent>& events) {
     for (const SlowEvent& event : events)
         if (event.at.empty())
             fmt::print(
                 "JobId={}: its steps {} {:.2f} times as long as before, which has cost {} so "
-                "far; which GPU or link is slow is not known, for its trainer takes no "
-                "checks: arena-watch(1)\n",
+                "far; which GPU or link is slow is not known, for its trainer takes no checks, and "
+                "who waits for whom does not tell: arena-watch(1)\n",
                 event.job, event.relief != 0 ? "took" : "take", event.factor,
                 human_seconds(event.lost_s));
 }
@@ -88,9 +95,9 @@ void print_events(const std::vector<SlowEvent>& events) {
                  {"lost", true},
                  {"state", false}});
     for (const SlowEvent& event : events)
-        table.add({std::to_string(event.job), place_of(event), event.cause,
-                   fmt::format("x{:.1f}", event.factor), utc_time(static_cast<double>(event.onset)),
-                   event.action, human_seconds(event.lost_s), state_of(event)});
+        table.add({std::to_string(event.job), place_of(event), event.cause, slower_of(event),
+                   utc_time(static_cast<double>(event.onset)), event.action,
+                   human_seconds(event.lost_s), state_of(event)});
     fmt::print("{}", table.text());
     print_unexplained(events);
 }
@@ -264,6 +271,8 @@ void add_report_to(CLI::App& group, Globals& globals) {
     command->add_option("--peer", o->peer, "the other end of a link, NODE or NODE/GPU");
     command->add_option("--cause", o->cause, "compute, communication or unknown")->required();
     command->add_option("--factor", told.factor, "how many times slower than healthy")->required();
+    command->add_option("--confidence", told.confidence,
+                        "of a suspicion, that no check has measured: above 0, at most 1 [1]");
     command->add_option("--action", o->action, "what the job does: none, S2, S3; or asks for: S4")
         ->capture_default_str();
     command->add_option("--lost-s", told.lost_s, "seconds that the job has lost so far")

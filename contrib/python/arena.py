@@ -29,6 +29,7 @@ import multiprocessing.util
 import os
 import queue
 import re
+import runpy
 import secrets
 import shutil
 import signal
@@ -37,10 +38,11 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 import zlib
 
 __version__ = "0.1.0"
-__all__ = ["start", "checkpoint", "worker_init_fn", "Run", "hugging_face", "lightning", "accelerate", "torchtitan", "megatron"]
+__all__ = ["start", "watch", "checkpoint", "worker_init_fn", "Run", "hugging_face", "lightning", "accelerate", "torchtitan", "megatron"]
 
 LONGEST_PARK_S = 60
 LONGEST_CHECK_S = 60
@@ -810,7 +812,7 @@ class _Recorder:
         library = ctypes.CDLL(None)
         self._step = getattr(library, "arena_watch_step_tokens", None)
         self._call = getattr(library, "arena_watch_call", None)
-        self._names = {}
+        self._names, self._seen = {}, {}
 
     def step(self, tokens):
         if self._step is not None:
@@ -821,14 +823,44 @@ class _Recorder:
         left, and so is the exchange of gradients of DistributedDataParallel, which calls none of them."""
         if self._call is None or backend in self.sees_itself:
             return
+        self._time_functions()
+        if isinstance(model, _torch().nn.parallel.DistributedDataParallel):
+            self._time_gradients(model)
+
+    def hook_all(self):
+        """The same of a script that tells neither its back-end nor its model: each call and each model as it comes."""
+        parallel = _torch().nn.parallel.DistributedDataParallel
+        if self._call is None or not _torch().distributed.is_available() or hasattr(parallel.forward, "arena_times"):
+            return
+        self._time_functions()
+        forward, seen = parallel.forward, weakref.WeakSet()
+
+        @functools.wraps(forward)
+        def first_of_all(model, *words, **more):
+            if model not in seen:
+                seen.add(model)
+                self._time_gradients(model)
+            return forward(model, *words, **more)
+        first_of_all.arena_times = True
+        parallel.forward = first_of_all
+
+    def _time_functions(self):
         dist = _torch().distributed
         for name, operation in self.operations.items():
             function = getattr(dist, name, None)
             if function is not None and not hasattr(function, "arena_times"):
                 setattr(dist, name, self._timed(function, operation))
-        if isinstance(model, _torch().nn.parallel.DistributedDataParallel) and backend == "gloo":
+
+    def _time_gradients(self, model):
+        if _torch().distributed.get_backend(model.process_group) == "gloo":
             with contextlib.suppress(RuntimeError):   # the script has a hook of its own
                 model.register_comm_hook(model.process_group, self._exchange)
+
+    def _is_seen(self, group):
+        if group not in self._seen:
+            name = str(_torch().distributed.get_backend(group))
+            self._seen[group] = "nccl" in name or name in self.sees_itself
+        return self._seen[group]
 
     def _timed(self, function, operation):
         @functools.wraps(function)
@@ -836,8 +868,9 @@ class _Recorder:
             began = time.monotonic_ns()
             result = function(*words, **more)
             group = more.get("group") or next((word for word in words if type(word).__name__.startswith("ProcessGroup")), None)
-            if not any(group is own for own in self.own_groups):
-                peer = next((word for word in words[1:2] if isinstance(word, int)), -1) if operation < 2 else -1
+            if not any(group is own for own in self.own_groups) and not self._is_seen(group):
+                peer = next((word for word in (*words[1:2], more.get("dst"), more.get("src")) if isinstance(word, int)), -1)
+                peer = self._ranks(group).index(peer) if operation < 2 and peer >= 0 else -1
                 waited = result is None or operation < 2   # else it goes on beside the caller
                 self._note(operation, group, self._bytes_of(words), peer, time.monotonic_ns() - began if waited else 0)
             return result
@@ -863,11 +896,17 @@ class _Recorder:
     def _name(self, group):
         """The same on all ranks of the group, and another one for other ranks."""
         if group not in self._names:
-            core = _torch().distributed.distributed_c10d
-            whole = group is None or group is core._get_default_group()
-            ranks = () if whole else core.get_process_group_ranks(group) if hasattr(core, "get_process_group_ranks") else core._pg_group_ranks[group]
-            self._names[group] = 1 if whole else 2 + zlib.crc32(repr(sorted(ranks)).encode())
+            ranks = self._ranks(group)
+            self._names[group] = 1 if len(ranks) == _torch().distributed.get_world_size() else 2 + zlib.crc32(repr(ranks).encode())
         return self._names[group]
+
+    @staticmethod
+    def _ranks(group):
+        """In their order, as the recorder numbers a group's ranks."""
+        core = _torch().distributed.distributed_c10d
+        if group is None or group is core._get_default_group():
+            return list(range(_torch().distributed.get_world_size()))
+        return sorted(core.get_process_group_ranks(group) if hasattr(core, "get_process_group_ranks") else core._pg_group_ranks[group])
 
     @staticmethod
     def _bytes_of(words):
@@ -1343,6 +1382,28 @@ def start(save=None, load=None, **options):
     return Run(save, load, **options)
 
 
+def watch():
+    """Of a script that does nothing else for Arena: the recorder of a watched rank hears of what goes over gloo, and of nothing where
+    the rank is not watched. To be called before functions of torch.distributed are imported by name."""
+    _Recorder().hook_all()
+
+
+def _run_script(words):
+    """python3 -m arena [-m MODULE | SCRIPT] WORDS...: that program, watched, without a line of its own."""
+    if not words or words[0] == "-h" or words == ["-m"]:
+        sys.exit("usage: python3 -m arena SCRIPT WORDS... | -m MODULE WORDS...: runs it, and has its calls of torch.distributed "
+                 "recorded where the rank is watched")
+    is_module = words[0] == "-m"
+    sys.argv = words[1:] if is_module else words
+    with contextlib.suppress(ImportError):
+        watch()
+    if is_module:
+        runpy.run_module(words[1], run_name="__main__", alter_sys=True)
+    else:
+        sys.path[0] = os.path.dirname(os.path.abspath(words[0]))
+        runpy.run_path(words[0], run_name="__main__")
+
+
 def checkpoint(path, **objects):
     """(save, load) for start(): one file of the state_dict() of each object. Rank 0 writes it beside its name, then renames it."""
     def bare(one):
@@ -1642,3 +1703,8 @@ def megatron(handler=None, **options):
         return [leaves] + list(own())
     handler.signals_received = signals_received
     return run
+
+
+if __name__ == "__main__":
+    sys.modules["arena"] = sys.modules["__main__"]
+    _run_script(sys.argv[1:])

@@ -63,6 +63,7 @@ bool read_item(SlowReport& report, std::string_view key, std::string_view value)
     if (key == "relief") return read_number(value, last_second, report.relief);
     if (key == "steps") return read_number(value, max_steps, report.steps);
     if (key == "factor") return read_number(value, max_factor, report.factor);
+    if (key == "confidence") return read_number(value, 1.0, report.confidence);
     if (key == "lost_s") return read_number(value, max_lost_s, report.lost_s);
     if (key == "at") return keep(parse_slow_place(value, key), report.at);
     if (key == "peer") return keep(parse_slow_place(value, key), report.peer);
@@ -78,6 +79,8 @@ Status check_numbers(const SlowReport& report) {
         return usage_error("takes seconds since the epoch, not before --onset", "--relief");
     if (!(report.factor > 1) || report.factor > max_factor)
         return usage_error("takes a number above 1, at most 1000", "--factor");
+    if (!(report.confidence > 0) || report.confidence > 1)
+        return usage_error("takes a number above 0, at most 1", "--confidence");
     if (!(report.lost_s >= 0) || report.lost_s > max_lost_s)
         return usage_error("takes seconds, 0 to 100000000", "--lost-s");
     if (report.steps < 0 || report.steps > max_steps)
@@ -125,9 +128,11 @@ bool same_event(const SlowReport& a, const SlowReport& b) {
 
 std::string slow_word(const SlowReport& report) {
     const bool is_known = report.cause != SlowCause::unknown;
-    return fmt::format("{}{}{}:{}:x{:.1f}", is_known ? to_string(report.at) : "steps",
-                       report.peer.node.empty() ? "" : "+", to_string(report.peer),
-                       slowdown::name(report.cause), report.factor);
+    std::string word = fmt::format("{}{}{}:{}:x{:.1f}", is_known ? to_string(report.at) : "steps",
+                                   report.peer.node.empty() ? "" : "+", to_string(report.peer),
+                                   slowdown::name(report.cause), report.factor);
+    if (report.is_suspicion()) word += fmt::format(":suspected={:.2f}", report.confidence);
+    return word;
 }
 
 Status check_slow_report(const SlowReport& report) {
@@ -158,6 +163,7 @@ std::string format_slow_report(const SlowReport& report) {
         report.life, report.onset,
         report.at.node.empty() ? "" : fmt::format("at={};", to_string(report.at)),
         slowdown::name(report.cause), report.factor, to_string(report.action), report.lost_s);
+    if (report.is_suspicion()) text += fmt::format(";confidence={:.3g}", report.confidence);
     if (report.steps != 0) text += fmt::format(";steps={}", report.steps);
     if (!report.peer.node.empty()) text += fmt::format(";peer={}", to_string(report.peer));
     if (report.relief != 0) text += fmt::format(";relief={}", report.relief);

@@ -45,16 +45,20 @@ struct SlowReport {
     SlowPlace peer;          ///< communication: the other end of the link, on another node or GPU
     SlowCause cause = SlowCause::compute;
     double factor = 0;  ///< slower than healthy, (1, 1000]; cause unknown: of the steps
+    /// (0, 1]. 1: measured, by a check. Below it is suspected, by who waits for whom alone.
+    double confidence = 1;
     SlowAction action = SlowAction::none;
     double lost_s = 0;        ///< of the job so far, 0..1e8: sum of step time over healthy time
     std::int64_t relief = 0;  ///< epoch seconds: since when it is over; 0 = it goes on
     std::int64_t steps = 0;   ///< of the job that were watched so far; 0..2^40
+    [[nodiscard]] bool is_suspicion() const { return confidence < 1; }
     bool operator==(const SlowReport&) const = default;
 };
 
 /// Whether two reports are of one event.
 bool same_event(const SlowReport&, const SlowReport&);
-/// "n3/1:compute:x2.1", "n3+n4:communication:x3.0", "steps:unknown:x1.9": one word.
+/// "n3/1:compute:x2.1", "n3+n4:communication:x3.0", "steps:unknown:x1.9": one word. Of a suspicion
+/// "n3/1:compute:x2.1:suspected=0.97".
 std::string slow_word(const SlowReport&);
 
 inline constexpr std::string_view slow_report_prefix = "arena:slow;";
@@ -62,7 +66,7 @@ inline constexpr std::string_view slow_report_prefix = "arena:slow;";
 /// Ranges, and what goes together; the sentence names the option of `arena slowdown report`.
 Status check_slow_report(const SlowReport&);
 /// "arena:slow;life=0;onset=1763887000;at=n3/1;cause=compute;factor=2.1;action=S2;lost_s=41", and
-/// where there are any ";steps=120", ";peer=n4", ";relief=1763887100".
+/// where there are any ";confidence=0.97", ";steps=120", ";peer=n4", ";relief=1763887100".
 std::string format_slow_report(const SlowReport&);
 /// Untrusted: at most 512 bytes, every key once, values in range. Whether the job, its node and its
 /// GPU are there is not known here.

@@ -135,8 +135,10 @@ void SimulatedJob::take(Actions actions) {
     for (const Message& message : actions.messages) {
         const bool to_trainer = message.to == trainer_;
         if (const auto* open = std::get_if<EventOpen>(&message.frame)) event_open_ = open->open;
-        if (const auto* profile = std::get_if<Profile>(&message.frame))
+        if (const auto* profile = std::get_if<Profile>(&message.frame)) {
             profile_left_ = profile->iterations;
+            profiled_s_.clear();
+        }
         if (const auto* tell = std::get_if<Tell>(&message.frame)) {
             ck_assert(to_trainer && tell->text.size() <= longest_tell);
             told_ += tell->text + "\n";
@@ -236,23 +238,51 @@ void SimulatedJob::note_iteration(double seconds, double end_s) {
     iterations_.push_back({.end_ms = epoch_ms + static_cast<std::int64_t>(end_s * 1000),
                            .time_us = static_cast<std::int64_t>(seconds * 1e6),
                            .tokens = 0});
-    if (profile_left_ <= 0 || --profile_left_ > 0) return;
-    for (std::int64_t rank = 0; rank < ranks(); ++rank) {
-        if (!agents_[at(node_of(rank))]) continue;
-        const std::int64_t place =
-            std::ranges::find(roles_, rank) - roles_.begin();  // ring of its stage and shard
-        const std::int64_t stage = place / o_.tp % o_.pp, shard = place % o_.tp;
-        double slowest = 0;
-        for (std::int64_t d = 0; d < o_.dp; ++d)
-            slowest = std::max(slowest, message_s(o_.gradient_bytes, rank_at(d, stage, shard),
-                                                  rank_at((d + 1) % o_.dp, stage, shard)));
-        GroupTimes times{.rank = rank, .groups = {}, .iterations = GroupTimes{}.iterations + 5};
-        times.groups.push_back({.group = "dp" + std::to_string(stage * o_.tp + shard),
-                                .kind = "all_reduce",
-                                .bytes = static_cast<std::int64_t>(o_.gradient_bytes),
-                                .seconds = noisy(slowest + 0.001, o_.noise)});
-        send(first_agent + at(node_of(rank)), times);
+    if (profile_left_ <= 0) return;
+    profiled_s_.push_back(seconds);
+    if (--profile_left_ > 0) return;
+    for (std::int64_t rank = 0; rank < ranks(); ++rank)
+        if (agents_[at(node_of(rank))]) send(first_agent + at(node_of(rank)), times_of(rank));
+    profiled_s_.clear();
+}
+
+/// The slow GPU waits least: in its ring the others wait for it, and all for the slowest ring where
+/// the next step's activations come from. Not for a host, which is slow outside of all calls.
+GroupTimes SimulatedJob::times_of(std::int64_t rank) {
+    const std::int64_t place = std::ranges::find(roles_, rank) - roles_.begin();
+    const std::int64_t shard = place % o_.tp, stage = place / o_.tp % o_.pp;
+    const std::int64_t replica = place / o_.tp / o_.pp;
+    const auto own_s = [&](std::int64_t of) {
+        return static_cast<double>(counts_[at(of)]) * stage_s(of, stage) + o_.fixed_s;
+    };
+    double ring_s = 0, last_s = 0;
+    for (std::int64_t d = 0; d < o_.dp; ++d) {
+        ring_s = std::max(ring_s, message_s(o_.gradient_bytes, rank_at(d, stage, shard),
+                                            rank_at((d + 1) % o_.dp, stage, shard)));
+        last_s = std::max(last_s, own_s(d));
     }
+    GroupTimes times{.rank = rank, .groups = {}, .step_s = profiled_s_};
+    GroupTimes::One ring{.group = "dp" + std::to_string(stage * o_.tp + shard),
+                         .kind = "all_reduce",
+                         .bytes = static_cast<std::int64_t>(o_.gradient_bytes),
+                         .peer = -1,
+                         .seconds = {}};
+    GroupTimes::One chain{.group = "pp" + std::to_string(replica * o_.tp + shard),
+                          .kind = "all_to_all",
+                          .bytes = static_cast<std::int64_t>(o_.activation_bytes),
+                          .peer = -1,
+                          .seconds = {}};
+    for (const double step_s : profiled_s_) {
+        const double out_s = std::max(step_s * (1 - 1 / factor(Kind::host, 0)), 0.0);
+        const double own = noisy(own_s(replica), o_.noise) + out_s;
+        const double in_ring = noisy(ring_s + 0.001 + last_s - own_s(replica), o_.noise);
+        const double rest = std::max(0.0, step_s - own - in_ring);
+        ring.seconds.push_back(o_.pp > 1 ? in_ring : in_ring + rest);
+        chain.seconds.push_back(rest);
+    }
+    times.groups.push_back(std::move(ring));
+    if (o_.pp > 1) times.groups.push_back(std::move(chain));
+    return times;
 }
 
 void SimulatedJob::poll_agents() {

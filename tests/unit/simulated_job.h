@@ -127,6 +127,7 @@ class SimulatedJob {
     void poll_agents();
     void send(watch::PeerId from, const watch::Frame& frame);
     void note_iteration(double seconds, double end_s);
+    [[nodiscard]] watch::GroupTimes times_of(std::int64_t rank);
 
     SimulatedOptions o_;
     watch::Chief chief_;
@@ -139,6 +140,7 @@ class SimulatedJob {
     bool is_connected_ = false, has_trainer_ = false, event_open_ = false, dies_in_check_ = false;
     std::vector<bool> agents_;
     std::int64_t profile_left_ = 0;
+    std::vector<double> profiled_s_;
     std::vector<watch::Iterations::One> iterations_;  ///< since the last poll
     std::int64_t step_ = 0;
     std::vector<SimulatedStep> steps_;

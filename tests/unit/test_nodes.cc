@@ -141,6 +141,31 @@ SlowVerdict said_by(JobId job, std::uint32_t user, const std::string& node = "n1
     return v;
 }
 
+/// What nobody has measured: one job's word has the node checked, and nobody else believes it.
+TEST(a_suspicion_wants_a_check_and_no_more) {
+    const SlowdownRules rules;
+    std::vector<SlowFact> facts;
+    SlowVerdict verdict{.job = 7, .user = 1000, .node = "n3", .device = 1, .factor = 2};
+    verdict.confidence = 0.97;
+    const SlowFact& fact = add_verdict(facts, verdict, 100, rules);
+    ck_assert(wants_check(fact, rules) && !is_confirmed(fact, rules));
+    expect_same(words_of(fact),
+                "GPU 1 computes 2.0 times slower (suspected by who waits for whom, confidence "
+                "0.97; no check has told)");
+    std::string why;
+    ck_assert(slow_fact(fact_of(fact), &why) == fact);
+    verdict.confidence = 1;  // the job has measured it since
+    verdict.job = 8;
+    const SlowFact& measured = add_verdict(facts, verdict, 200, rules);
+    ck_assert_uint_eq(facts.size(), 1);
+    ck_assert_double_eq(measured.confidence, 1);
+    Fact broken = fact_of(measured);
+    for (const char* word : {"0", "1.5", "x"}) {
+        broken.set("suspected", word);
+        ck_assert(!slow_fact(broken, &why));
+    }
+}
+
 TEST(all_jobs_of_one_user_are_one_voice) {
     const SlowdownRules rules;
     std::vector<SlowFact> facts;

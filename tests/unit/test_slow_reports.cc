@@ -44,11 +44,17 @@ TEST(a_report_says_itself_again) {
     assert_text(slow_word(report(node)), "n3:compute:x2.1");
     assert_text(format_slow_report(report(node)), node);
     ck_assert(report() == parse_slowdown_report(format_slow_report(report())).value());
+    const std::string suspected = with(compute, ";steps", ";confidence=0.97;steps");
+    assert_text(format_slow_report(report(suspected)), suspected);
+    assert_text(slow_word(report(suspected)), "n3/1:compute:x2.1:suspected=0.97");
+    ck_assert(report(suspected).is_suspicion() && !report().is_suspicion());
 }
 
 TEST(what_cannot_be_is_refused) {
     for (const char* factor : {"nan", "inf", "-2", "0", "1", "1000.1", "1e308", "2,1", ""})
         ck_assert_msg(is_refused(with(compute, "2.1", factor)), "%s", factor);
+    for (const char* confidence : {"nan", "0", "-1", "1.01", ""})
+        ck_assert(is_refused(compute + ";confidence=" + confidence));
     for (const char* lost : {"nan", "-1", "1e9", "inf"})
         ck_assert_msg(is_refused(with(compute, "=41", std::string("=") + lost)), "%s", lost);
     for (const char* at : {"n3/", "n3/-1", "n3/1024", "/1", "n 3/1", "n3=4/1", "n3/1/2", ""})

@@ -178,13 +178,14 @@ TEST(what_is_slow_is_told_in_the_output_of_the_job) {
     ck_assert_int_le(std::ranges::count(job.told(), '\n'), 30);
 }
 
-/// A script of PyTorch: steps are told, nobody obeys words.
+/// A script of PyTorch: nobody obeys words, and all its ranks take longer.
 TEST(a_job_whose_slow_gpu_nobody_can_find_says_what_it_costs) {
     SimulatedOptions options;
     options.has_trainer = false;
     options.chief.mode = SlowdownMode::watch;
     SimulatedJob job(options);
-    job.add({.kind = Kind::gpu, .rank = 1, .factor = 2, .from_s = 60, .until_s = 120});
+    for (const int rank : {0, 1})
+        job.add({.kind = Kind::gpu, .rank = rank, .factor = 2, .from_s = 60, .until_s = 120});
     job.run_until(300);
     ck_assert_int_ge(job.reports().size(), 2);
     for (const auto& [at_s, report] : job.reports()) {
@@ -696,29 +697,67 @@ TEST(without_times_per_micro_batch_products_tell_the_split) {
     ck_assert_int_gt(job.counts()[0], job.counts()[1]);
 }
 
-TEST(without_a_trainer_the_event_is_told_and_no_gpu_blamed) {
+TEST(without_a_trainer_who_waits_least_is_suspected) {
+    SimulatedOptions options;
+    options.has_trainer = false;
+    options.gpus_per_node = 1;
+    options.gradient_bytes = 4e7;
+    options.chief.elastic = true;
+    options.dp = 4;
+    options.micro_batches = 32;
+    for (const double factor : {1.3, 2.0, 4.0}) {
+        SimulatedJob job(options);
+        job.add({.kind = Kind::gpu, .rank = 2, .factor = factor, .from_s = 90, .until_s = 400});
+        job.run_until(600);
+        ck_assert_int_eq(job.count_lines("Fail-slow"), 1);
+        ck_assert_int_eq(job.count_lines("suspected: rank 2 on n2/0 computes"), 1);
+        ck_assert_int_eq(job.count_lines("suspected: "), 1);
+        ck_assert_int_eq(job.count_lines("relief"), 1);
+        ck_assert_int_ge(alarms(job), 1);
+        for (const auto& [at_s, report] : job.reports()) {
+            assert_text(to_string(report.at), "n2/0");
+            ck_assert(report.cause == SlowCause::compute && report.is_suspicion());
+            ck_assert_double_ge(report.confidence, 0.95);
+        }
+        ck_assert(job.reports().back().report.relief > 0);
+        if (factor > 2) ck_assert(job.reports().back().report.action == SlowAction::s4);
+    }
+}
+
+TEST(without_a_trainer_who_waits_together_has_a_slow_link) {
     SimulatedOptions options;
     options.has_trainer = false;
     options.gpus_per_node = 1;
     options.gradient_bytes = 4e8;
-    SimulatedJob gpu(options);
-    gpu.add({.kind = Kind::gpu, .rank = 1, .factor = 2, .from_s = 60, .until_s = 120});
-    gpu.run_until(200);
-    ck_assert_int_eq(gpu.count_lines("Fail-slow"), 1);
-    ck_assert_int_eq(gpu.count_lines("No check without a trainer"), 1);
-    ck_assert_int_eq(gpu.count_lines("relief"), 1);
-    ck_assert_int_eq(alarms(gpu), 0);
-    // Two stages: their groups can be compared with each other.
     options.pp = 2;
     options.chief.elastic = true;
     SimulatedJob link(options);
-    link.add({.kind = Kind::link, .rank = 0, .peer = 1, .factor = 5, .from_s = 60});
+    link.add({.kind = Kind::link, .rank = 0, .peer = 1, .factor = 5, .from_s = 90});
     link.run_until(600);
     ck_assert_int_ge(alarms(link), 1);
+    ck_assert_int_eq(link.count_lines("2 ranks (0, 1) wait together"), 1);
     assert_text(to_string(link.reports().front().report.at), "n0/0");
     assert_text(to_string(link.reports().front().report.peer), "n1/0");
     ck_assert(link.reports().front().report.action == SlowAction::none);
+    ck_assert(link.reports().front().report.is_suspicion());
     ck_assert(link.reports().back().report.action == SlowAction::s4);
+}
+
+/// Slow from its first step on, or of too few steps: with nothing to compare with nobody is named.
+TEST(without_a_trainer_and_a_look_before_nobody_is_suspected) {
+    SimulatedOptions options;
+    options.has_trainer = false;
+    options.gpus_per_node = 1;
+    SimulatedJob early(options);
+    early.add({.kind = Kind::gpu, .rank = 1, .factor = 2, .from_s = 10});
+    early.run_until(300);
+    ck_assert_int_eq(alarms(early), 0);
+    SimulatedJob host(options);
+    host.add({.kind = Kind::host, .factor = 2, .from_s = 90});
+    host.run_until(300);
+    ck_assert_int_eq(host.count_lines("Fail-slow"), 1);
+    ck_assert_int_eq(host.count_lines("No check without a trainer"), 1);
+    ck_assert_int_eq(alarms(host), 0);
 }
 
 TEST(what_was_lost_counts_once_without_checks) {
@@ -734,7 +773,7 @@ TEST(what_was_lost_counts_once_without_checks) {
     job.add(
         {.kind = Kind::link, .rank = 0, .peer = 1, .factor = 45, .from_s = 300, .until_s = 900});
     job.run_until(1200);
-    ck_assert_uint_eq(job.count_lines("No check without a trainer"), 2);
+    ck_assert_uint_ge(job.count_lines("suspected: ") + job.count_lines("No check without"), 2);
     double lost_s = 0;
     for (const auto& line : job.lines())
         std::sscanf(line.text.c_str(), "relief: steps are healthy again, %lf s", &lost_s);

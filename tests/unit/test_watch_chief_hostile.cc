@@ -100,7 +100,9 @@ class Dice {
                 return iterations();
             case 3:
                 return GroupTimes{
-                    rank(), {{"g" + std::to_string(pick(0, 3)), "send", 8, amount()}}, 5};
+                    rank(),
+                    {{"g" + std::to_string(pick(0, 3)), "send", 8, pick(-1, 9), {amount()}}},
+                    {amount()}};
             case 4:
                 return Silent{rank(), amount()};
             case 5:

@@ -35,7 +35,7 @@ std::vector<Frame> one_of_each() {
         AgentHello{"node-1", 1500},
         RankHere{7, 16, 3},
         Iterations{7, 2, {{1'700'000'000'123, 1'200'345, 4096}, {1'700'000'001'123, 1, 0}}},
-        GroupTimes{7, {{"0123456789ab", "all_reduce", 1 << 30, 0.1}}, 5},
+        GroupTimes{7, {{"0123456789ab", "all_reduce", 1 << 30, -1, {0.1, 0.2}}}, {1, 1.5}},
         Silent{9, 12.5},
         TooDear{0.0125, true},
         TrainerHello{{"n1", "n2"}, {0, -1}},
@@ -147,6 +147,9 @@ TEST(what_is_deep_long_or_of_many_parts_is_refused) {
     GroupTimes groups;
     groups.groups.resize(1025);
     assert_refused(parse_watch_frame(format_watch_frame(groups)), "at most 1024");
+    assert_refused(
+        parse_watch_frame(format_watch_frame(GroupTimes{1, {{"a", "send", 8, 0, {0.1}}}, {1, 2}})),
+        "one for each of step_s");
     assert_refused(parse_watch_frame(format_watch_frame(AgentHello{std::string(256, 'n'), 1})),
                    "at most 255 bytes");
 }

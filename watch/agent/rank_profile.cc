@@ -6,13 +6,14 @@
 #include <algorithm>
 #include <map>
 #include <string>
+#include <tuple>
 
 #include "base/statistics.h"
 
 namespace arena::watch {
 namespace {
 
-constexpr double time_for_timings_s = 1, longest_s = 60;
+constexpr double time_for_timings_s = 1, longest_s = 900;
 constexpr std::size_t most_timings = 200'000, most_groups = 1024;
 
 std::string kind_of(Op op) {
@@ -53,29 +54,32 @@ GroupTimes RankProfile::sum_up() const {
     struct Sums {
         std::vector<double> seconds, bytes;
     };
-    const std::size_t most = static_cast<std::size_t>(wanted_);
+    const std::size_t most = std::min(static_cast<std::size_t>(wanted_), most_profiled);
     const std::size_t count = ends_ns_.empty() ? 0 : std::min(ends_ns_.size() - 1, most);
-    std::map<std::pair<std::uint64_t, Op>, Sums> groups;
+    std::map<std::tuple<std::uint64_t, Op, std::int32_t>, Sums> groups;
     for (const Record& timing : timings_) {
         const auto next = std::upper_bound(ends_ns_.begin(), ends_ns_.end(), timing.time_ns);
         if (next == ends_ns_.begin()) continue;
         const auto index = static_cast<std::size_t>(next - ends_ns_.begin()) - 1;
         if (index >= count) continue;
-        Sums& sums = groups[{timing.comm, timing.op}];
+        Sums& sums = groups[{timing.comm, timing.op, has_peer(timing.op) ? timing.aux : -1}];
         sums.seconds.resize(count);
         sums.bytes.resize(count);
         sums.seconds[index] += static_cast<double>(timing.duration_ns) * 1e-9;
         sums.bytes[index] += static_cast<double>(timing.bytes);
     }
     GroupTimes times;
-    times.iterations = static_cast<std::int64_t>(count);
+    for (std::size_t i = 0; i < count; ++i)
+        times.step_s.push_back(static_cast<double>(ends_ns_[i + 1] - ends_ns_[i]) * 1e-9);
     for (auto& [key, sums] : groups)
-        times.groups.push_back({.group = fmt::format("{:016x}", key.first),
-                                .kind = kind_of(key.second),
+        times.groups.push_back({.group = fmt::format("{:016x}", std::get<0>(key)),
+                                .kind = kind_of(std::get<1>(key)),
                                 .bytes = static_cast<std::int64_t>(median_of(sums.bytes)),
-                                .seconds = median_of(sums.seconds)});
-    std::stable_sort(times.groups.begin(), times.groups.end(),
-                     [](const auto& a, const auto& b) { return a.seconds > b.seconds; });
+                                .peer = std::max(std::get<2>(key), -1),
+                                .seconds = std::move(sums.seconds)});
+    std::stable_sort(times.groups.begin(), times.groups.end(), [](const auto& a, const auto& b) {
+        return median_of(a.seconds) > median_of(b.seconds);
+    });
     if (times.groups.size() > most_groups) times.groups.resize(most_groups);
     return times;
 }

@@ -23,7 +23,7 @@ class RankProfile {
     void timed_since(std::uint64_t time_ns);
     /// An iteration ended by a call of that time (as Record::time_ns).
     void end_iteration(std::uint64_t time_ns, double now_s);
-    /// Once: when the iterations are there and their timings had a second to come, or after 60 s
+    /// Once: when the iterations are there and their timings had a second to come, or after 900 s
     /// with what is there (iterations 0: nothing). rank is the caller's to fill in.
     [[nodiscard]] std::optional<GroupTimes> result(double now_s);
 

@@ -139,11 +139,11 @@ void Chief::State::hello(PeerId from, const TrainerHello& hello) {
         complain("another trainer is here: the one before is not heard any more");
     forget_trainer();
     trainer_.hello(from, hello);
-    if (hello.nodes != nodes_) {
+    if (hello.nodes != last_trainer_.nodes) {
         baseline_.clear();
-        kept_placement_.clear();
+        last_trainer_.placement.clear();
     }
-    nodes_ = hello.nodes;
+    last_trainer_.nodes = hello.nodes;
     baseline_failures_ = 0;
     note(line(fmt::format("The trainer is here: {}", counted(hello.nodes.size(), "rank")),
               "trainer", {{"ranks", std::ssize(hello.nodes)}}));
@@ -156,6 +156,7 @@ void Chief::State::on_agent(PeerId from, Agent& agent, const Frame& frame) {
     } else if (const auto* done = std::get_if<Iterations>(&frame)) {
         take_iterations(agent, *done);
     } else if (const auto* times = std::get_if<GroupTimes>(&frame)) {
+        if (healthy_looks_.begun_s) return profile_.add(*times);
         if (!open_ || open_->phase != Phase::profiling) return;
         profile_.add(*times);
         note_some(
@@ -223,7 +224,7 @@ void Chief::State::take_plan(const TrainerPlan& plan) {
     if (wanted_counts_ && wanted_counts_->size() != plan.micro_batches.size())
         wanted_counts_.reset();
     if (!is_first) return;
-    if (!kept_placement_.empty()) trainer_.resume(kept_placement_);
+    if (!last_trainer_.placement.empty()) trainer_.resume(last_trainer_.placement);
     for (LogLine& one : clique_lines(plan)) note(std::move(one));
     if (options_.precheck && !open_)
         note(line("Performing pre-check before training start", "precheck"));
@@ -241,7 +242,7 @@ void Chief::State::take_step(const StepDone& step) {
 /// knows.
 void Chief::State::forget_trainer() {
     if (trainer_.obeys()) {
-        kept_placement_ = trainer_.placement();
+        last_trainer_.placement = trainer_.placement();
         if (trainer_.may_swap()) placement_is_known_ = false;
     }
     trainer_.gone();

@@ -44,7 +44,8 @@ bool is_named(const Culprit& one) { return one.report.cause != SlowCause::unknow
 
 bool has_changed(const SlowReport& told, const SlowReport& now) {
     const double ratio = now.factor / told.factor;
-    return told.action != now.action || ratio > other_factor || ratio < 1 / other_factor;
+    return told.action != now.action || told.is_suspicion() != now.is_suspicion() ||
+           ratio > other_factor || ratio < 1 / other_factor;
 }
 
 bool is_due(const Culprit& one, double now_s) {
@@ -79,6 +80,7 @@ void Culprits::note(Culprit culprit) {
         const bool is_same = known->rank == culprit.rank;
         known->report.factor =
             is_same ? culprit.report.factor : std::max(known->report.factor, culprit.report.factor);
+        known->report.confidence = std::max(known->report.confidence, culprit.report.confidence);
         known->healthy_checks = 0;
         return;
     }
@@ -151,15 +153,33 @@ slowdown::Verdict Culprits::without_lesser(slowdown::Verdict verdict) const {
     return verdict;
 }
 
-void Culprits::suspected(const SlowPlace& at, const SlowPlace& peer, double factor,
-                         std::int64_t onset) {
+void Culprits::suspect_one(const Suspicion& suspicion, std::int64_t onset) {
+    const bool is_link = suspicion.peer != SlowPlace{};
+    SlowReport report{.life = life_,
+                      .onset = onset,
+                      .at = suspicion.at,
+                      .peer = suspicion.peer,
+                      .cause = is_link ? SlowCause::communication : SlowCause::compute,
+                      .factor = in_range(suspicion.factor)};
+    report.confidence = suspicion.confidence;
+    if (!check_slow_report(report)) {
+        ++without_place_;
+        return;
+    }
     explained(onset);
-    note({.report = {.life = life_,
-                     .onset = onset,
-                     .at = at,
-                     .peer = peer,
-                     .cause = SlowCause::communication,
-                     .factor = factor}});
+    note({.report = report, .rank = suspicion.rank});
+}
+
+void Culprits::suspect(const std::vector<Suspicion>& all, std::int64_t onset,
+                       std::int64_t epoch_s) {
+    for (Culprit& one : all_) {
+        const bool stays = std::ranges::any_of(all, [&](const Suspicion& suspicion) {
+            return suspicion.at == one.report.at && suspicion.peer == one.report.peer;
+        });
+        if (!one.is_over() && is_named(one) && one.report.is_suspicion() && !stays)
+            one.report.relief = std::max(epoch_s, one.report.onset);
+    }
+    for (const Suspicion& one : all) suspect_one(one, onset);
 }
 
 slowdown::Verdict Culprits::without_recovered(slowdown::Verdict verdict) const {

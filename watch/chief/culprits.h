@@ -33,8 +33,14 @@ class Culprits {
 
     /// Adds what is new, and the factors of what is known. onset: of the new ones.
     void found(const slowdown::Verdict& verdict, const Trainer& trainer, std::int64_t onset);
-    /// A link between two places of which no ranks are known.
-    void suspected(const SlowPlace& at, const SlowPlace& peer, double factor, std::int64_t onset);
+    /// What no check has measured: a GPU, or a link to the peer where that is a place.
+    struct Suspicion {
+        SlowPlace at = {}, peer = {};
+        double factor = 1, confidence = 1;
+        int rank = -1;  ///< -1: only its place is known
+    };
+    /// These, since `onset`; suspects that are not among them are none any more.
+    void suspect(const std::vector<Suspicion>& all, std::int64_t onset, std::int64_t epoch_s);
     /// Without those that are open and have recovered: a machine that others load measures links a
     /// few tens of percent slow for ever, which is no link ten times slow.
     [[nodiscard]] slowdown::Verdict without_recovered(slowdown::Verdict verdict) const;
@@ -64,6 +70,7 @@ class Culprits {
 
   private:
     void note(Culprit culprit);
+    void suspect_one(const Suspicion& suspicion, std::int64_t onset);
     void explained(std::int64_t epoch_s);
 
     std::uint32_t life_;

@@ -131,7 +131,9 @@ void Chief::State::open() {
     if (healthy_.step_s <= 0 && !steps_.empty())
         healthy_.step_s = event.healthy * std::max(1.0, static_cast<double>(steps_.back().tokens));
     // What was measured before, by how long ago that was: the node's clock may have been set since.
-    baseline_.keep_before(now_.steady_s - static_cast<double>(now_.epoch_ms - onset) / 1000);
+    const double onset_s = now_.steady_s - static_cast<double>(now_.epoch_ms - onset) / 1000;
+    baseline_.keep_before(onset_s);
+    forget_looks_since(onset_s);
     const double factor = event.present / event.healthy;
     LogLine told = problem(
         fmt::format("Fail-slow is reported to global controller: steps take {:.2f} times as long",
@@ -156,7 +158,8 @@ void Chief::State::worsened() {
                           present / open.healthy),
               "changed", {{"factor", present / open.healthy}}));
     open.settled = present;
-    open.attempts = 0;
+    open.attempts = open.rounds_of_looks = 0;
+    open.looks.clear();
     begin_profile();
 }
 
@@ -164,13 +167,13 @@ void Chief::State::begin_profile() {
     profile_.clear();
     open_->phase = Phase::profiling;
     open_->until_s = now_.steady_s + std::min(profile_s, options_.poll_s + 8 * trainer_.step_s());
-    if (!trainer_.is_here()) open_->until_s = now_.steady_s + profile_s;
+    if (!trainer_.obeys()) open_->until_s = now_.steady_s + look_within_s(iterations_of_look());
     if (agents_.empty()) return end_profile();
-    tell_agents(Profile{GroupProfile::iterations});
+    tell_agents(Profile{trainer_.obeys() ? GroupProfile::iterations : iterations_of_look()});
 }
 
 void Chief::State::end_profile() {
-    if (!trainer_.obeys()) return conclude_without_checks();
+    if (!trainer_.obeys()) return take_look();
     begin_checks(true);
 }
 
@@ -198,47 +201,6 @@ void Chief::State::tell_unexplained() {
     const double present = std::max(open_->settled, present_level());
     culprits_.unexplained(present / open_->healthy, open_->onset_ms / 1000);
     if (is_first) culprits_.lost(open_->lost_s);
-}
-
-/// Other frameworks: nothing can be checked while they run. A slow GPU waits least, so that no GPU
-/// is named at all.
-void Chief::State::conclude_without_checks() {
-    Open& open = *open_;
-    open.phase = Phase::known;
-    open.decided_s = now_.steady_s;
-    // What a check found says more than what is suspected without one.
-    if (std::ranges::any_of(culprits_.all(),
-                            [](const Culprit& one) { return !one.is_over() && one.rank >= 0; }))
-        return;
-    const bool is_first = culprits_.all().empty();
-    std::string names;
-    for (const auto& group : profile_.suspicious(options_.threshold)) {
-        if (group.is_alone) continue;
-        names +=
-            fmt::format("{}{} (x{:.2f})", names.empty() ? "" : ", ", group.group, group.factor);
-        std::set<std::string> nodes;
-        for (const int rank : group.ranks) nodes.insert(place_of(rank).node);
-        nodes.erase("");
-        const bool is_link = group.ranks.size() == 2;
-        if (is_link)
-            culprits_.suspected(place_of(group.ranks[0]), place_of(group.ranks[1]), group.factor,
-                                open.onset_ms / 1000);
-        else if (nodes.size() == 2)
-            culprits_.suspected({*nodes.begin(), any_gpu}, {*nodes.rbegin(), any_gpu}, group.factor,
-                                open.onset_ms / 1000);
-    }
-    note(problem(fmt::format("No check without a trainer that obeys: which GPU is slow is not "
-                             "known; suspicious groups: {}",
-                             names.empty() ? "none" : names),
-                 "no_check"));
-    if (is_first) culprits_.lost(open.lost_s);
-    tell_unexplained();
-    if (options_.mode != SlowdownMode::mitigate || !options_.elastic) return;
-    const slowdown::Priced restart{Strategy::restart, usual_restart_s};
-    auto rental = slowdown::SkiRental::begin(1, std::span(&restart, 1));
-    if (!rental) return;
-    open.rental = std::move(*rental);
-    if (auto due = open.rental->iteration(1 + open.lost_s)) open.due = *due;
 }
 
 void Chief::State::conclude(const slowdown::Verdict& all, const slowdown::CheckRound& told) {

@@ -4,24 +4,29 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <functional>
 
+#include "base/statistics.h"
 #include "slowdown/suspects.h"
 
 namespace arena::watch {
 
 void GroupProfile::add(const GroupTimes& times) {
-    ranks_.insert(times.rank);
+    if (!ranks_.insert(times.rank).second || members_ >= most_groups) return;
+    slowdown::RankWaits waits{static_cast<int>(times.rank), times.step_s, {}};
     for (const GroupTimes::One& one : times.groups) {
-        if (!std::isfinite(one.seconds) || one.seconds < 0 || members_ >= most_groups) continue;
         Group& group = groups_[{one.group, one.kind}];
         group.kind = one.kind;
         group.bytes = std::max(group.bytes, one.bytes);
-        const auto [seconds, is_new] = group.seconds.emplace(times.rank, one.seconds);
+        const double seconds = median_of(one.seconds);
+        const auto [known, is_new] = group.seconds.emplace(times.rank, seconds);
         members_ += is_new;
-        seconds->second = std::max(seconds->second, one.seconds);
+        known->second = std::max(known->second, seconds);
+        waits.calls.push_back({one.group, static_cast<int>(one.peer), one.seconds});
     }
+    const auto is_time = [](double step_s) { return step_s > 0; };
+    if (!times.step_s.empty() && std::ranges::all_of(times.step_s, is_time))
+        look_.push_back(std::move(waits));
 }
 
 std::vector<GroupProfile::Suspicious> GroupProfile::suspicious(double threshold) const {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Profiling: what the ranks' calls took, by communicator. Names groups whose links are worth a
-// check; of GPUs it says nothing (a slow one waits least).
+// check; who waits least in them is slowdown/waits.h's.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "slowdown/waits.h"
 #include "watch/wire/frames.h"
 
 namespace arena::watch {
@@ -21,6 +22,8 @@ class GroupProfile {
     void clear() { *this = GroupProfile(); }
     void add(const GroupTimes& times);
     [[nodiscard]] std::size_t ranks() const { return ranks_.size(); }
+    /// Of ranks whose iterations are known.
+    [[nodiscard]] const slowdown::Look& look() const { return look_; }
 
     struct Suspicious {
         std::string group;
@@ -39,6 +42,7 @@ class GroupProfile {
     };
     std::map<std::pair<std::string, std::string>, Group> groups_;  ///< by name and kind
     std::set<std::int64_t> ranks_;
+    slowdown::Look look_;
     std::size_t members_ = 0;
 };
 

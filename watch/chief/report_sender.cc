@@ -38,6 +38,8 @@ std::vector<std::string> report_command(const std::string& program, const SlowRe
         {"--cause", std::string(slowdown::name(report.cause)), "--factor",
          fmt::format("{:.6g}", report.factor), "--action", std::string(to_string(report.action)),
          "--lost-s", fmt::format("{:.6g}", report.lost_s), "--life", std::to_string(report.life)});
+    if (report.is_suspicion())
+        words.insert(words.end(), {"--confidence", fmt::format("{:.3g}", report.confidence)});
     if (!report.peer.node.empty()) words.insert(words.end(), {"--peer", to_string(report.peer)});
     if (report.relief != 0) words.insert(words.end(), {"--relief", std::to_string(report.relief)});
     if (report.steps != 0) words.insert(words.end(), {"--steps", std::to_string(report.steps)});

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "slowdown/ski_rental.h"
+#include "slowdown/waits.h"
 #include "watch/chief/answers.h"
 #include "watch/chief/checks.h"
 #include "watch/chief/chief.h"
@@ -59,6 +60,8 @@ class Chief::State {
         std::vector<slowdown::Pass> passes = {};
         std::optional<slowdown::SkiRental> rental = {};
         std::vector<slowdown::Strategy> due = {};
+        std::vector<slowdown::Look> looks = {};  ///< at slow steps, in a job that nobody can check
+        int rounds_of_looks = 0;
         bool wants_restart = false, is_told_stuck = false;
         double next_recheck_s = 0, next_redo_s = 0, decided_s = 0;
     };
@@ -99,6 +102,25 @@ class Chief::State {
     [[nodiscard]] bool is_decided() const {
         return open_->phase == Phase::known || open_->phase == Phase::pausing;
     }
+
+    // ---- who waits for whom, where nobody can check (waiting.cc)
+    void look_while_healthy();
+    void keep_healthy_look();
+    void forget_looks_since(double at_s);
+    [[nodiscard]] slowdown::Look healthy_look() const;
+    [[nodiscard]] double usual_step_s() const;
+    [[nodiscard]] double look_within_s(std::int64_t iterations) const;
+    [[nodiscard]] std::int64_t iterations_of_look() const;
+    void look_again();
+    void take_look();
+    void conclude_by_waiting(const slowdown::WaitVerdict& verdict);
+    [[nodiscard]] std::vector<Culprits::Suspicion> suspicions(
+        const slowdown::WaitVerdict& verdict) const;
+    void begin_restart_rental();
+    [[nodiscard]] bool all_told() const {
+        return !places_.empty() && profile_.ranks() >= places_.size();
+    }
+
     [[nodiscard]] Situation situation() const;
     [[nodiscard]] StepLevel level_of(bool before) const;
 
@@ -152,10 +174,23 @@ class Chief::State {
     std::set<std::int64_t> silent_;
     std::map<std::string, std::int64_t> gone_agents_;  ///< by node: when, until it is told
     Trainer trainer_;
-    std::vector<std::string> nodes_;  ///< of the trainer that was here last
-    Placement kept_placement_;        ///< of its ranks
+    struct LastTrainer {
+        std::vector<std::string> nodes;
+        Placement placement;  ///< of its ranks
+    };
+    LastTrainer last_trainer_;
     Tracking tracking_;
     GroupProfile profile_;
+    struct HealthyLook {
+        double end_s = 0;
+        slowdown::Look look;
+    };
+    struct HealthyLooks {
+        std::deque<HealthyLook> kept;
+        std::optional<double> begun_s;  ///< one goes on
+        double next_s = 0;
+    };
+    HealthyLooks healthy_looks_;
 
     /// Steps that the trainer told, the last few; those behind since_word_ are of one level.
     std::deque<StepDone> steps_;

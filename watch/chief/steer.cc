@@ -23,6 +23,7 @@ constexpr double stuck_s = 60;
 
 void Chief::State::turn() {
     expire();
+    look_while_healthy();
     steer();
     speak();
     report();
@@ -104,10 +105,9 @@ void Chief::State::steer() {
     if (!open_) return;
     Open& open = *open_;
     if (open.phase == Phase::profiling) {
-        const bool all_told = !places_.empty() && profile_.ranks() >= places_.size();
-        if (all_told || now_.steady_s >= open.until_s) end_profile();
+        if (all_told() || now_.steady_s >= open.until_s) end_profile();
     } else if (!trainer_.obeys() && open.phase != Phase::known) {
-        conclude_without_checks();
+        look_again();
     } else if (open.phase == Phase::pausing && now_.steady_s >= open.until_s) {
         begin_checks(false);
     } else if (open.phase == Phase::known) {

@@ -127,13 +127,15 @@ constexpr auto iterations = [](auto& f, auto& v) {
 };
 constexpr auto group_times = [](auto& f, auto& v) {
     rank(f, v);
-    f.list("groups", v.groups, 1024, [](auto& each, auto& one) {
+    f.values("step_s", v.step_s, most_profiled, 0, most_s);
+    f.list("groups", v.groups, 1024, [&v](auto& each, auto& one) {
         each.text("group", one.group, longest_name);
         each.text("kind", one.kind, 64);
         each.integer("bytes", one.bytes, 0, INT64_MAX);
-        each.number("seconds", one.seconds, 0, most_s);
+        each.integer("peer", one.peer, -1, most_ranks);
+        each.values("seconds", one.seconds, most_profiled, 0, most_s);
+        each.demand("seconds", one.seconds.size() == v.step_s.size(), "one for each of step_s");
     });
-    f.integer("iterations", v.iterations, 0, most_count);
 };
 constexpr auto silent = [](auto& f, auto& v) {
     rank(f, v);

@@ -43,18 +43,20 @@ struct Iterations {
     };
     std::vector<One> done;  ///< in their order, at most 4,096
 };
-/// What one rank's calls of one communicator took in one iteration, while it was profiled.
+/// What one rank's calls of each communicator took in some iterations, while it was profiled.
 struct GroupTimes {
     std::int64_t rank = 0;
     struct One {
-        std::string group;  ///< the communicator, the same on all its ranks
-        std::string kind;   ///< what its calls are: "all_reduce", "send", ...
-        std::int64_t bytes = 0;
-        double seconds = 0;  ///< median over the iterations
+        std::string group;            ///< the communicator, the same on all its ranks
+        std::string kind;             ///< what its calls are: "all_reduce", "send", ...
+        std::int64_t bytes = 0;       ///< median over the iterations
+        std::int64_t peer = -1;       ///< of sends and receives: rank in the communicator; -1: none
+        std::vector<double> seconds;  ///< of each iteration
     };
-    std::vector<One> groups;  ///< at most 1,024
-    std::int64_t iterations = 0;
+    std::vector<One> groups;     ///< at most 1,024
+    std::vector<double> step_s;  ///< each iteration; at most most_profiled
 };
+inline constexpr std::size_t most_profiled = 64;
 /// No call for `seconds` while ranks live: nothing is known of them. Said once.
 struct Silent {
     std::int64_t rank = 0;

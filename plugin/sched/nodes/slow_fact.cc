@@ -58,6 +58,14 @@ bool read_number(const Fact& fact, std::string_view key, std::int64_t min, std::
     return number.has_value();
 }
 
+bool read_confidence(const Fact& fact, double& out) {
+    const std::string* text = fact.find("suspected");
+    if (!text) return true;
+    const auto number = parse_number(*text, 0, 1);
+    if (number) out = *number;
+    return number && *number > 0;
+}
+
 /// "7:1000"; earlier versions wrote "7".
 bool read_by(const Fact& fact, std::vector<SlowVoice>& out) {
     const std::string* text = fact.find("by");
@@ -142,7 +150,8 @@ std::optional<SlowFact> slow_fact(const Fact& fact, std::string* why) {
         read_value(fact.value, slow) && read_number(fact, "seen", 1, max_seen, slow.seen) &&
         read_by(fact, slow.by) && read_number(fact, "since", 0, last_second, slow.since) &&
         read_number(fact, "until", 0, last_second, slow.until) &&
-        read_number(fact, "checked", 0, last_second, slow.checked);
+        read_number(fact, "checked", 0, last_second, slow.checked) &&
+        read_confidence(fact, slow.confidence);
     if (!sound) {
         *why = "slow=" + printable(fact.value) + " or what follows it is not sound";
         return std::nullopt;
@@ -166,16 +175,24 @@ Fact fact_of(const SlowFact& slow) {
     if (slow.since != 0) fact.set("since", std::to_string(slow.since));
     if (slow.until != 0) fact.set("until", std::to_string(slow.until));
     if (slow.checked != 0) fact.set("checked", std::to_string(slow.checked));
+    if (slow.confidence < 1) fact.set("suspected", fmt::format("{:.3g}", slow.confidence));
     if (!slow.driver.empty()) fact.set("driver", slow.driver);
     return fact;
 }
 
 std::string words_of(const SlowFact& slow) {
     const std::string what = slow.device == any_gpu ? "it" : fmt::format("GPU {}", slow.device);
+    const std::string suspected =
+        slow.confidence < 1
+            ? fmt::format(
+                  " (suspected by who waits for whom, confidence {:.2f}; no check has told)",
+                  slow.confidence)
+            : "";
     if (!slow.peer.empty())
-        return fmt::format("its link to {} is {:.1f} times slower", slow.peer, slow.factor);
+        return fmt::format("its link to {} is {:.1f} times slower{}", slow.peer, slow.factor,
+                           suspected);
     const char* does = slow.cause == SlowCause::compute ? "computes" : "communicates";
-    return fmt::format("{} {} {:.1f} times slower", what, does, slow.factor);
+    return fmt::format("{} {} {:.1f} times slower{}", what, does, slow.factor, suspected);
 }
 
 SlowFact& add_verdict(std::vector<SlowFact>& facts, const SlowVerdict& verdict, std::int64_t now,
@@ -190,9 +207,11 @@ SlowFact& add_verdict(std::vector<SlowFact>& facts, const SlowVerdict& verdict, 
         first.peer = verdict.peer;
         first.seen = 0;
         first.since = now;
+        first.confidence = 0;
         at = facts.insert(facts.end(), first);
     }
     at->factor = verdict.factor;
+    at->confidence = std::max(at->confidence, verdict.confidence);
     if (ends) at->until = now + static_cast<std::int64_t>(std::ceil(rules.recheck_s));
     const SlowVoice voice{verdict.job, verdict.user};
     if (std::any_of(at->by.begin(), at->by.end(),
@@ -258,6 +277,7 @@ bool prolong(SlowFact& fact, const CheckVerdict& verdict, std::int64_t now,
     if (factor == 0) return false;
     fact.factor = std::clamp(factor, 1.0, 1e4);
     fact.checked = now;
+    fact.confidence = 1;
     if (fact.until != 0) fact.until = now + static_cast<std::int64_t>(std::ceil(rules.recheck_s));
     return true;
 }
@@ -267,7 +287,7 @@ bool wants_check(const SlowFact& fact, const SlowdownRules& rules) {
         return voice.user == admin_user;
     });
     return fact.cause == SlowCause::compute && fact.checked == 0 && trusted < rules.confirmations &&
-           std::ssize(fact.by) >= rules.confirmations;
+           (fact.confidence < 1 || std::ssize(fact.by) >= rules.confirmations);
 }
 
 }  // namespace arena

@@ -52,6 +52,7 @@ struct SlowFact {
     std::int64_t since = 0;     ///< epoch seconds: the first verdict; 0 = not known
     std::int64_t until = 0;     ///< epoch seconds; 0 = until somebody takes it back
     std::int64_t checked = 0;   ///< epoch seconds: the check that confirmed it; 0 = none has
+    double confidence = 1;      ///< below 1: jobs suspect it, and nobody has measured it
     std::string driver;         ///< of the device as it was found slow; "" = not known
     bool operator==(const SlowFact&) const = default;
 };
@@ -59,12 +60,14 @@ struct SlowFact {
 /// Nothing for a fact of another kind; `why` is set where it is one of this kind and not sound.
 std::optional<SlowFact> slow_fact(const Fact& fact, std::string* why);
 /// "slow=1:compute:2.10 seen=2 by=7:1000,9:1001 since=... until=...", by=JOB:UID; device "*" for
-/// the whole node; of a link "slow=1:communication:3.00 peer=n4 ...".
+/// the whole node; of a link "slow=1:communication:3.00 peer=n4 ...", suspected "...
+/// suspected=0.97".
 Fact fact_of(const SlowFact& slow);
 
 /// "1:compute:x2.10", as AdminComment has it.
 std::string short_form(const SlowFact& slow);
-/// "GPU 1 computes 2.1 times slower", "its link to n4 is 3.0 times slower".
+/// "GPU 1 computes 2.1 times slower", "its link to n4 is 3.0 times slower"; of a suspicion with
+/// what it rests on.
 std::string words_of(const SlowFact& slow);
 
 /// What one job says of one device.
@@ -76,7 +79,8 @@ struct SlowVerdict {
     SlowCause cause = SlowCause::compute;
     std::string peer = {};  ///< of a link to another node
     double factor = 1;
-    bool is_over = false;  ///< what it said of it before holds no longer
+    double confidence = 1;  ///< SlowReport::confidence
+    bool is_over = false;   ///< what it said of it before holds no longer
 };
 /// The device is found slow by this job, perhaps again. The latest factor counts. Beyond
 /// max_slow_facts the one that ends first is forgotten, of those that no other job has confirmed.
@@ -107,7 +111,8 @@ bool prolong(SlowFact& fact, const CheckVerdict& verdict, std::int64_t now,
 inline bool is_confirmed(const SlowFact& fact, const SlowdownRules& rules) {
     return fact.checked != 0 || fact.seen >= rules.confirmations;
 }
-/// Whether jobs enough say so of a GPU, and nobody who is trusted: then a check has to tell.
+/// Whether jobs enough say so of a GPU, and nobody who is trusted: then a check has to tell. What
+/// is suspected alone is checked at one job's word.
 bool wants_check(const SlowFact& fact, const SlowdownRules& rules);
 
 }  // namespace arena

@@ -59,6 +59,7 @@ Json slow_json(JobId job, const SlowEvent& event) {
               {"peer", to_string(told.peer)},
               {"cause", slowdown::name(told.cause)},
               {"factor", told.factor},
+              {"confidence", told.confidence},
               {"action", to_string(told.action)},
               {"lost_s", told.lost_s},
               {"relief", nullptr},

@@ -327,6 +327,7 @@ void Scheduler::take_verdict(const LeftSlowReport& left, double now_s) {
     verdict.user = left.voice;
     verdict.cause = told.cause;
     verdict.factor = told.factor;
+    verdict.confidence = told.confidence;
     if (verdict.is_over &&
         (told.cause != SlowCause::communication || books_.slowdown.is_slow_still(left.job, told)))
         return;
