@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "planner/models/model.h"
 #include "plugin/sched/arrays/array_report.h"
+#include "plugin/sched/history/job_account.h"
 #include "plugin/sched/loans/loan_report.h"
 #include "plugin/sched/round/stages.h"
 #include "policy/fabric.h"
@@ -140,8 +141,9 @@ void Scheduler::give_promises() {
     keep_promises();
 }
 
-/// Before anybody is told of them.
+/// Before anybody is told of them. What an observing Arena would promise binds nobody.
 void Scheduler::keep_promises() {
+    if (observes(books_.site.config)) return;
     const Status kept = promise_file_.write(books_.promises.keep());
     if (!kept && !promises_failed_)
         host_.log_error(kept.error().message() +
@@ -180,7 +182,14 @@ void Scheduler::keep_history() {
                                 .text = event.text});
     tell_of_leases();
     books_.forget_gone(round_.view);
-    const Status kept = history_file_.append(books_.history.take_new());
+    std::vector<Host::EndWords> ends;
+    for (const EndedJob& end : round_.view.ended)
+        if (const JobPast* past = books_.history.find(end.job.id); past != nullptr && past->over)
+            ends.push_back({end.job.id, words_of(account_of(*past))});
+    host_.note_ends(ends);
+    const std::vector<HistoryLine> lines = books_.history.take_new();
+    if (observes(books_.site.config)) return;  // the diary has it
+    const Status kept = history_file_.append(lines);
     if (!kept && !history_failed_)
         host_.log_error(kept.error().message() +
                         ": arena history forgets what happened when slurmctld ends");
@@ -485,6 +494,7 @@ void Scheduler::recall() {
     HistoryFile::Read past = history_file_.read();
     for (HistoryLine& line : past.lines) books_.history.recall(std::move(line));
     if (!past.problem.empty()) host_.log_error(past.problem);
+    if (observes(books_.site.config)) return;
     auto promises = promise_file_.read();
     if (!promises)
         return host_.log_error(promises.error().message() + ": what was promised is forgotten");
@@ -499,6 +509,14 @@ void Scheduler::note_update(const LeftUpdate& update) {
     }
     books_.refused_updates.erase(update.job);
     books_.blocked.forgive(update.job);
+}
+
+void Scheduler::tell(JobId job, std::uint32_t uid, std::string state, std::string text) {
+    books_.history.add({.at_s = round_.view.snapshot.time_s,
+                        .job = job,
+                        .uid = uid,
+                        .state = std::move(state),
+                        .text = std::move(text)});
 }
 
 void Scheduler::forget_times() {

@@ -46,6 +46,10 @@ class Scheduler {
     }
     /// The next round is to come as soon as one may.
     [[nodiscard]] bool hurries() const { return books_.loans.hurries(); }
+    /// What somebody else has to say of a job, beside its state.
+    void tell(JobId job, std::uint32_t uid, std::string state, std::string text);
+    /// For let_go().
+    [[nodiscard]] Books& own_books() { return books_; }
     /// In place of a round, where Arena is off: what is lent goes back in time, no more.
     void keep_deadlines();
 
