@@ -4,6 +4,7 @@
 # Lists of their own, compiled file by file: what is measured (profiler/cpu), CUDA, and what is preloaded.
 if UNITY
 nodist_libarena_base_la_SOURCES = unity/base.cc
+nodist_libarena_ipc_la_SOURCES = unity/ipc.cc
 nodist_libarena_core_la_SOURCES = unity/core.cc
 nodist_libarena_reports_la_SOURCES = unity/reports.cc
 nodist_libarena_site_la_SOURCES = unity/site.cc
@@ -58,6 +59,7 @@ nodist_arena_simulation_SOURCES = unity/cli.cc unity/simulate.cc
 nodist_arena_lab_SOURCES = unity/cli.cc unity/simulate.cc
 else
 libarena_base_la_SOURCES = $(base_sources)
+libarena_ipc_la_SOURCES = $(ipc_sources)
 libarena_core_la_SOURCES = $(core_sources)
 libarena_reports_la_SOURCES = $(reports_sources)
 libarena_site_la_SOURCES = $(site_sources)
@@ -114,6 +116,7 @@ endif
 
 units = \
 	base \
+	ipc \
 	core \
 	reports \
 	site \

@@ -20,7 +20,13 @@ base_sources = \
 	src/base/yaml.h src/base/yaml.cc \
 	# end
 libarena_base_la_CPPFLAGS = $(AM_CPPFLAGS) $(NETTLE_CFLAGS)
-base_libs = libarena_base.la $(FMT_LIBS) $(YAML_LIBS) $(NETTLE_LIBS)
+base_libs = libarena_ipc.la libarena_base.la $(FMT_LIBS) $(YAML_LIBS) $(NETTLE_LIBS)
+
+noinst_LTLIBRARIES += libarena_ipc.la
+ipc_sources = \
+	src/ipc/child.h src/ipc/child.cc \
+	src/ipc/incoming.h src/ipc/incoming.cc \
+	# end
 
 noinst_LTLIBRARIES += libarena_html.la
 libarena_html_la_SOURCES = \
@@ -51,7 +57,6 @@ core_libs = libarena_core.la $(base_libs)
 
 noinst_LTLIBRARIES += libarena_reports.la
 reports_sources = \
-	src/reports/detached.h src/reports/detached.cc \
 	src/reports/quarantine.h src/reports/quarantine.cc \
 	src/reports/rate_limit.h src/reports/rate_limit.cc \
 	src/reports/slow_report.h src/reports/slow_report.cc \
@@ -153,6 +158,7 @@ store_sources = \
 	src/store/rows.h src/store/rows.cc \
 	src/store/spool.cc \
 	src/store/sql.h \
+	src/store/state_file.h src/store/state_file.cc \
 	src/store/store.h src/store/store.cc \
 	src/store/verify.h src/store/verify.cc \
 	# end
@@ -165,7 +171,7 @@ policy_sources = \
 	src/policy/holds.h src/policy/holds.cc \
 	src/policy/knapsack.h src/policy/knapsack.cc \
 	src/policy/fabric.h src/policy/fabric.cc \
-	src/policy/packing.h src/policy/packing.cc \
+	src/policy/packing.h src/policy/packing.cc src/policy/packing_search.cc \
 	src/policy/places.h \
 	src/policy/policy.h src/policy/policy.cc \
 	src/policy/problem.h src/policy/problem.cc \
@@ -237,6 +243,7 @@ baselines_sources = \
 	src/baselines/gavel.h src/baselines/gavel.cc \
 	src/baselines/registry.h src/baselines/registry.cc \
 	src/baselines/sia.h src/baselines/sia.cc \
+	src/baselines/slurm_backfill.h src/baselines/slurm_backfill.cc \
 	# end
 baselines_libs = libarena_baselines.la $(policy_arena_libs)
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # The house stands as tests/rooms says: arrows point down only, in the sources and in what is linked; no include circle,
 # no room of more than 25 code files, no prototype whose definition lies in another room, no function of more than 60
-# lines or 7 parameters; no Slurm, CUDA, NCCL or MPI where it does not belong; and what a file uses of the standard
+# lines or 7 parameters, no class of more than 15 public methods or 12 data members; no Slurm, CUDA, NCCL or MPI where it does not belong; and what a file uses of the standard
 # library it includes, itself or by our headers; what `arena` links. Checks first that each check can fail.
 import collections
 import os
@@ -15,6 +15,8 @@ build = os.environ.get("ARENA_BUILDDIR", "")
 MOST_FILES = 25
 MOST_LINES = 60
 MOST_PARAMETERS = 7
+MOST_METHODS = 15  # public ones, but for constructors, destructors and assignments
+MOST_MEMBERS = 12
 CODE = (".cc", ".h", ".cu", ".cuh")
 FOREIGN = re.compile(r"slurm/|src/(common|slurmctld|slurmd|plugins|interfaces)/|cuda|cublas|cudnn|nccl|nvml|hwloc|cblas|"
                      r"openblas|dnnl|mpi\.h")
@@ -41,6 +43,55 @@ STANDARD = {
 }
 # Each row of the built-in models is held to a published count of parameters.
 TABLES = ("planner/models/zoo.cc",)
+# Classes beyond the limits: public methods, data members, why. The list only shrinks: who makes one smaller lowers its
+# numbers, and no class is added but for an interface of another program's calls.
+LARGE_CLASSES = {
+    "arena::ArrayBook": (18, 12, "to be a value, a pure step and effects in one place"),
+    "arena::BlockedOffers": (16, 8, "what a round refuses, asked by every stage"),
+    "arena::CheckBook": (14, 13, "to be a value, a pure step and effects in one place"),
+    "arena::Exhaustive": (2, 15, "state of one search, which its steps share: nothing is allocated on the way"),
+    "arena::Fabric": (18, 10, "facts of a network, read once and asked by every stage"),
+    "arena::Foresight": (2, 14, "tables of one decision, hot"),
+    "arena::LoanBook": (20, 40, "to be a value, a pure step and effects in one place"),
+    "arena::Measurements": (12, 13, "to be a value, a pure step and effects in one place"),
+    "arena::MemoryModel": (7, 19, "coefficients of one formula, each once"),
+    "arena::MixedSearch": (4, 18, "state of one search, as Exhaustive"),
+    "arena::NodeBook": (21, 16, "to be a value, a pure step and effects in one place"),
+    "arena::OfferBook": (15, 13, "to be a value, a pure step and effects in one place"),
+    "arena::Packing": (31, 15, "what is placed, and undone, in one decision, hot"),
+    "arena::PoolSearch": (8, 13, "state of one search, as Exhaustive"),
+    "arena::Problem": (23, 17, "tables of one decision, asked by every stage, hot"),
+    "arena::ProfileBook": (10, 14, "to be a value, a pure step and effects in one place"),
+    "arena::ProfileStore": (16, 6, "to be a value, a pure step and effects in one place"),
+    "arena::Scheduler": (24, 11, "to be a value, a pure step and effects in one place"),
+    "arena::array::ExactProblem": (13, 14, "what an exact search asks of its problem, hot"),
+    "arena::array::src/array/search/exact.cc::ExactSearch": (1, 15, "state of one search, as Exhaustive"),
+    "arena::cuda::profiler/cuda/cuda_layer.cc::LayerBuilder": (1, 41, "the tensors of a layer, by their names in the literature"),
+    "arena::cuda::profiler/cuda/cudnn_attention.cc::AttentionGraph": (8, 14, "cuDNN's descriptors of one graph"),
+    "arena::plugin/sched/slurm/host_slurm_carrier.cc::SlurmHost": (37, 4, "implements Host: one method for each thing that is asked of slurmctld"),
+    "arena::plugin/sched/slurm/sched_arena.cc::Plugin": (3, 19, "to be a value, a pure step and effects in one place"),
+    "arena::profiler/comm/nccl_communicator.cc::NcclCommunicator": (4, 14, "buffers and handles of NCCL, which are released together"),
+    "arena::sim::Simulation": (2, 32, "the state of a simulated cluster: to be a value and steps"),
+    "arena::slowdown::PeriodFinder": (3, 23, "state of one pass over a stream, hot"),
+    "arena::train::ChiefControl": (10, 16, "what a chief has told, asked between two steps"),
+    "arena::train::Comm": (20, 0, "an interface: one method for each collective"),
+    "arena::train::Device": (43, 2, "an interface: one method for each operation of a device"),
+    "arena::train::Head": (3, 15, "buffers of the last stage of training"),
+    "arena::train::Member": (14, 16, "what one sibling has, and is asked"),
+    "arena::train::Role": (17, 19, "what a rank is in training, asked by every part"),
+    "arena::train::Skeleton": (13, 15, "buffers that siblings share"),
+    "arena::train::Stage": (3, 17, "buffers of one stage of training"),
+    "arena::train::train/array/array_executor.cc::ArrayRank": (1, 16, "the parts of a rank of an array, made in their order"),
+    "arena::train::train/comm/comm_mpi.cc::MpiComm": (19, 8, "implements Comm"),
+    "arena::train::train/comm/comm_threads.cc::ThreadComm": (18, 3, "implements Comm"),
+    "arena::train::train/cpu/cpu_device.cc::CpuDevice": (30, 4, "implements Device"),
+    "arena::train::train/cuda/cuda_device.cc::CudaDevice": (35, 3, "implements Device"),
+    "arena::train::train/run/trainer.cc::Rank": (1, 22, "the parts of a training rank, made in their order"),
+    "arena::watch::Chief::State": (4, 39, "to be a value, a pure step and effects in one place"),
+    "arena::watch::Culprits": (16, 4, "to be a value, a pure step and effects in one place"),
+    "arena::watch::RankWatch": (12, 19, "to be a value, a pure step and effects in one place"),
+    "arena::watch::Trainer": (25, 11, "to be a value, a pure step and effects in one place"),
+}
 number = failures = 0
 
 
@@ -220,6 +271,47 @@ def too_large(entries):
             yield f"{name} of {path} has {lines} lines, {MOST_LINES} is the most"
         if (n := parameters_of(signature)) > MOST_PARAMETERS:
             yield f"{name} of {path} has {n} parameters, {MOST_PARAMETERS} is the most"
+
+
+def sizes_of_classes(paths):
+    """Class -> (its path, public methods, data members). Structs are values, and not counted."""
+    text = subprocess.run(["ctags", "-f", "-", "--language-force=C++", "--kinds-C++=fpm", "--fields=KsSa", "--sort=no", "-L", "-"],
+                          input="\n".join(paths), capture_output=True, text=True, check=True, cwd=top).stdout
+    methods, members, homes = collections.defaultdict(set), collections.Counter(), {}
+    for line in text.splitlines():
+        name, path, pattern, kind, *fields = line.split("\t")
+        facts = dict(field.split(":", 1) for field in fields if ":" in field)
+        owner = re.sub(r"__anon\w+::", f"{path}::", facts.get("class", ""))
+        short = owner.rsplit("::", 1)[-1]
+        if not owner or (kind == "member" and re.search(r"\bstatic\b", pattern)):
+            continue
+        if kind == "member":
+            members[owner] += 1
+            homes[owner] = path
+        elif facts.get("access") == "public" and name not in (short, f"~{short}") and not name.startswith("operator ="):
+            methods[owner].add((name, facts.get("signature")))
+            homes.setdefault(owner, path)
+    return {owner: (path, len(methods[owner]), members[owner]) for owner, path in homes.items()}
+
+
+def large_classes(sizes, known):
+    for owner, (path, methods, members) in sorted(sizes.items()):
+        most_methods, most_members, _ = known.get(owner, (0, 0, ""))
+        if methods > max(MOST_METHODS, most_methods) or members > max(MOST_MEMBERS, most_members):
+            yield (f"{owner} of {path} has {methods} public methods and {members} members; {max(MOST_METHODS, most_methods)} and "
+                   f"{max(MOST_MEMBERS, most_members)} are the most")
+
+
+def grown_small(sizes, known):
+    """Entries that say more than there is."""
+    for owner, (most_methods, most_members, why) in known.items():
+        _, methods, members = sizes.get(owner, ("", 0, 0))
+        if methods <= MOST_METHODS and members <= MOST_MEMBERS:
+            yield f"{owner} is within the limits now: take it out of LARGE_CLASSES"
+        elif (methods, members) != (most_methods, most_members) and methods <= most_methods and members <= most_members:
+            yield f"{owner} has {methods} public methods and {members} members now: lower its numbers in LARGE_CLASSES"
+        elif not why:
+            yield f"{owner} needs a reason"
 
 
 def numbers_in_a_row(texts):
@@ -434,6 +526,16 @@ def main():
         sees("a long function", list(too_large([("a.cc", "function", "::f", MOST_LINES + 1, "()")])))
         sees("a parameter too many", list(too_large([("a.h", "prototype", "::f", 1, f"(int{', int' * MOST_PARAMETERS})")])))
         result(f"no function has more than {MOST_LINES} lines or {MOST_PARAMETERS} parameters", list(too_large(entries)))
+        sizes = sizes_of_classes(sorted(files))
+        result("the classes of this house are counted", [] if sizes.get("arena::Host", ("", 0, 0))[1] + len(sizes) > 100 else [str(len(sizes))])
+        sees("a method too many", list(large_classes({"C": ("a.h", MOST_METHODS + 1, 0)}, {})))
+        sees("a member too many", list(large_classes({"C": ("a.h", 0, MOST_MEMBERS + 1)}, {})))
+        sees("a large class that grows", list(large_classes({"C": ("a.h", 0, MOST_MEMBERS + 3)}, {"C": (0, MOST_MEMBERS + 2, "reason")})))
+        result(f"no class has more than {MOST_METHODS} public methods or {MOST_MEMBERS} members", list(large_classes(sizes, LARGE_CLASSES)))
+        sees("an exception that is none", list(grown_small({"C": ("a.h", 1, 1)}, {"C": (16, 1, "reason")})))
+        sees("an exception that allows more than there is", list(grown_small({"C": ("a.h", 17, 1)}, {"C": (18, 1, "reason")})))
+        sees("an exception without a reason", list(grown_small({"C": ("a.h", 17, 1)}, {"C": (17, 1, "")})))
+        result("the list of larger classes says no more than there is, and why", list(grown_small(sizes, LARGE_CLASSES)))
         units = read_units()
         sees("a name that two files of a unit hide", list(hidden_twice([("a.cc", "f", "()"), ("b.cc", "f", "()")], {"u": ["a.cc", "b.cc"]})))
         sees("a table and a function of one name", list(hidden_twice([("a.cc", "f", "()"), ("b.cc", "f", "")], {"u": ["a.cc", "b.cc"]})))

@@ -42,7 +42,7 @@ black-box-programs: lab $(check_DATA) tests/tools/round_gate.so arena-profiler-f
 # `make check-fuzz`: every parse_* function under libFuzzer, ASan and UBSan (needs clang).
 EXTRA_DIST += tests/fuzz/run tests/fuzz/fuzz.h tests/fuzz/parse_record.cc tests/fuzz/parse_directives.cc \
 	tests/fuzz/parse_script_programs.cc tests/fuzz/parse_estimate.cc tests/fuzz/parse_model.cc tests/fuzz/parse_measured.cc tests/fuzz/parse_calibration.cc tests/fuzz/parse_config.cc \
-	tests/fuzz/parse_launcher_table.cc tests/fuzz/parse_first_host.cc tests/fuzz/parse_moment.cc tests/fuzz/parse_json_place.cc tests/fuzz/parse_plugin_version.cc tests/fuzz/seeds
+	tests/fuzz/parse_launcher_table.cc tests/fuzz/parse_first_host.cc tests/fuzz/parse_elapsed.cc tests/fuzz/parse_moment.cc tests/fuzz/parse_json_place.cc tests/fuzz/parse_plugin_version.cc tests/fuzz/seeds
 .PHONY: check-fuzz
 check-fuzz:
 	$(SHELL) $(srcdir)/tests/fuzz/run $(abs_top_srcdir) $(abs_top_builddir)/tests/fuzz
@@ -202,7 +202,7 @@ clean-stage:
 # ---- core values, policies -------------------------------------------------------------------
 core_tests = tests/unit/test_trusted_path tests/unit/text_test tests/unit/config_test tests/unit/values_test tests/unit/fifo_test \
 	tests/unit/doctor_test tests/unit/test_gres_conf tests/unit/test_plan_command tests/unit/test_launchers tests/unit/test_tables \
-	tests/unit/test_statistics
+	tests/unit/test_statistics tests/unit/test_child
 if HAVE_CHECK
 check_PROGRAMS += $(core_tests)
 TESTS += $(core_tests)
@@ -286,7 +286,7 @@ endif
 tests_unit_test_exporter_LDADD = libarena_exporter.la $(base_libs) $(MICROHTTPD_LIBS) $(NETTLE_LIBS) $(CHECK_LIBS)
 TESTS += tests/t0800-live.t
 dist_check_SCRIPTS += tests/t0800-live.t
-EXTRA_DIST += tests/bench/exporter tests/bench/observe tests/fuzz/parse_history_line.cc tests/fuzz/parse_promises.cc
+EXTRA_DIST += tests/bench/exporter tests/bench/observe tests/fuzz/parse_history_line.cc tests/fuzz/parse_promises.cc tests/fuzz/parse_boots.cc
 
 # ---- shape of the tree -----------------------------------------------------------------------
 TESTS += tests/layering.t tests/said-once.t

@@ -44,4 +44,6 @@ once "what is escaped in HTML" '"&(lt|amp|quot|#39);"' \
     'src/html/document\.cc' '            out += "&lt;";'
 once "a count as a real number" '^ *(constexpr |inline |static )*double real\(' \
     'src/base/statistics\.h' 'double real(std::int64_t value) { return static_cast<double>(value); }'
+once "starting another process" '\b(v?fork|posix_spawnp?|popen)\(' \
+    'src/ipc/child\.cc' '    const pid_t child = ::fork();'
 done_testing

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
 # Collectives over several nodes: arena-profiler comm as the tasks of an srun step, between host memories (no GPU is
-# needed), into the store, and from there into the planner's prices. A rank that dies ends the others at once, long
+# needed), into the store, and from there into the planner's prices, each with the span that Slurm tells a task. A rank that dies ends the others at once, long
 # before --timeout: Slurm's PMIx sees to it, whether the others wait in MPI or in NCCL (a stand-in of the tests).
 . "${ARENA_SRCDIR:-.}/tests/lib/tap.sh" || exit 99
 . "${ARENA_SRCDIR:-.}/tests/lib/cluster.sh"
@@ -11,16 +11,17 @@ faulty=$ARENA_BUILDDIR/arena-profiler-faulty profiler=$ARENA_BUILDDIR/arena-prof
 command -v jq >/dev/null || skip_all "jq is not installed"
 need_slurm
 need_mpi_in_slurm
-start_cluster --nodes a40:2x2
+start_cluster --nodes a40:3x2 --topology tree:2   # below one leaf switch n1 and n2, below another n3
 export ARENA_DATA_DIR=$ARENA_SRCDIR/etc
 arena=$ARENA_BUILDDIR/arena
 mkdir -m 700 "$work/store"
 # Both nodes are this host: their shared memory would have the same names.
 export OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_btl=self,tcp OMPI_MCA_btl_tcp_if_include=lo
 
-# over_nodes PROGRAM... : as four tasks on two nodes; its exit code in $code. No limit of ours ends it: --timeout is 120 s
+# over_nodes PROGRAM... : as four tasks on $nodes, two of them; its exit code in $code. No limit of ours ends it: --timeout is 120 s
+nodes='n[1-2]'
 over_nodes() {
-    srun --mpi=pmix -N 2 --ntasks-per-node=2 -t 30 "$@" >"$work/out" 2>"$work/err"
+    srun --mpi=pmix -w "$nodes" -N 2 --ntasks-per-node=2 -t 30 "$@" >"$work/out" 2>"$work/err"
     code=$?
 }
 
@@ -34,6 +35,14 @@ is "$(table)" "all_gather,2,1,1 all_gather,2,2,1 all_gather,2,2,2 all_gather,4,2
 all_reduce,2,2,2 all_reduce,4,2,1 all_to_all,2,1,1 all_to_all,2,2,1 all_to_all,2,2,2 all_to_all,4,2,1 \
 reduce_scatter,2,1,1 reduce_scatter,2,2,1 reduce_scatter,2,2,2 reduce_scatter,4,2,1 send,2,1,1 send,2,2,1 send,2,2,2 " \
     "of every group inside a node and over both, alone and at once"
+# spans FILE: number of nodes and span of each kind of row
+spans() { tail -n +2 "$1" | cut -d, -f4,11 | sort -u | tr '\n' ' '; }
+is "$(spans "$work/table.csv")" "1,node 2,leaf " "and the span is what Slurm tells the tasks: below one leaf switch"
+nodes='n[2-3]'
+over_nodes "$profiler" comm --device cpu --gpu-type emulated-cpu --ops all_reduce --min-bytes 8K --max-bytes 8K --budget 600 \
+    --timeout 120 --out "$work/apart.csv" -v
+nodes='n[1-2]'
+is "$code $(spans "$work/apart.csv")" "0 1,node 2,pod " "on nodes of two leaves below one switch it is another"
 ok "the table goes into the store" "$arena" profile --store "$work/store/p.db" import-comm "$work/table.csv"
 tp_comm_s='.grids[0].estimate.tp_comm_s'
 price() { # [OPTION...]: seconds of tensor-parallel communication of two GPUs in a node

@@ -31,18 +31,20 @@ done
 END
 chmod 755 "$cluster_dir/arena-profiler"
 
-# A node that boots is a slurmd that begins anew and says so.
-slurmd_of() { pgrep -f "^$cluster_dir/bin/slurmd -N $1( |\$)"; }
+# A node that boots is a slurmd that begins anew and says so. While a slurmd forks it is found twice: the older one counts.
+slurmd_of() { pgrep -o -f "^$cluster_dir/bin/slurmd -N $1( |\$)"; }
 boot() {
     local pid environment
     pid=$(slurmd_of "$1") && mapfile -d '' environment <"/proc/$pid/environ" || return
-    kill "$pid" && wait_until "[[ ! -e /proc/$pid ]]"
+    kill "$pid" && { wait_until "[[ ! -e /proc/$pid ]]" || kill -9 "$pid"; }
     (cd "$cluster_dir/run" && exec env -i "${environment[@]}" "$cluster_dir/bin/slurmd" -N "$1" -b) \
         </dev/null >>"$cluster_dir/log/slurmd.out" 2>&1 6>&- 8>&-
 }
 exec 8<>"$wake"
 (while kill -0 $$; do
-    [[ ! -e $work/sleepy ]] && read -rt 0.2 -u 8 node && boot "$node"
+    if [[ ! -e $work/sleepy ]] && read -rt 0.2 -u 8 node; then
+        boot "$node" || echo "$node did not boot" >>"$boots/failed"
+    fi
     [[ ! -e $work/sleepy ]] || sleep 0.2
 done) 2>/dev/null 6>&- &
 booter=$!
@@ -116,6 +118,7 @@ done
 is "$more" "" "no stream boots more nodes under Arena than under stock Slurm"
 like "$counts" '[1-9]' "and some boot nodes"
 note "boots, Arena/stock:$counts"
+[[ ! -e $boots/failed ]] || note "$(<"$boots/failed")"
 
 # ---- a node is woken up for a run, and the run ends with the last job that wants it ----------------------------------
 ok "all nodes sleep" put_to_sleep 'n[1-6]'

@@ -65,6 +65,11 @@ ok "four: starts on two GPUs" wait_until '[[ $(gpus_of four) == 2 ]]' 40
 ok "one of the two gives way, and goes on with two" wait_until '(($(gpus_of one) + $(gpus_of two) == 6))' 40
 touch "$gates/four.end"
 ok "four: completes" wait_for_state "${job[four]}" COMPLETED
+for name in one two; do ok "$name: grows back" wait_until "[[ \$(gpus_of $name) == 4 ]]" 40; done
+ordinary=$(hog a40 2)
+ok "Slurm starts an ordinary job: one of the two gives way" wait_for_state "$ordinary" RUNNING 60
+ok "and goes on with two" wait_until '(($(gpus_of one) + $(gpus_of two) == 6))' 40
+let_go "$ordinary"
 for name in one two; do
     ok "$name: grows again" wait_until "[[ \$(gpus_of $name) == 4 ]]" 40
     touch "$gates/$name.end"

@@ -5,7 +5,6 @@
 #include "cli/cluster/profile_run.h"
 
 #include <fmt/format.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -18,6 +17,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "cli/common/program.h"
+#include "ipc/child.h"
 #include "planner/hardware/hardware.h"
 #include "planner/models/readers.h"
 
@@ -35,39 +35,17 @@ std::string profiler_path() {
 /// code, 128 + N for a signal. SIGINT reaches the profiler too, which then writes what it has: we
 /// wait.
 Result<int> run_profiler(const std::vector<std::string>& words, std::string* out) {
-    int pipe_ends[2] = {-1, -1};
-    if (out != nullptr && ::pipe(pipe_ends) != 0)
-        return environment_error(std::strerror(errno), "pipe");
-    std::vector<char*> argv;
-    for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
-    argv.push_back(nullptr);
     std::signal(SIGINT,
                 SIG_IGN);  // Ctrl-C is for the profiler, which keeps what it has; we import that
-    const pid_t child = ::fork();
-    if (child < 0) return environment_error(std::strerror(errno), "fork");
-    if (child == 0) {
-        std::signal(SIGINT, SIG_DFL);
-        if (out != nullptr) ::dup2(pipe_ends[1], STDOUT_FILENO);
-        if (out != nullptr) ::close(pipe_ends[0]);
-        ::execv(argv[0], argv.data());
-        ::_exit(127);
-    }
-    if (out != nullptr) {
-        ::close(pipe_ends[1]);
-        char buffer[4096];
-        for (ssize_t n = 0;
-             (n = ::read(pipe_ends[0], buffer, sizeof buffer)) > 0 || (n < 0 && errno == EINTR);)
-            if (n > 0 && out->size() < max_profile_bytes)
-                out->append(buffer, static_cast<std::size_t>(n));
-        ::close(pipe_ends[0]);
-    }
-    int status = 0;
-    while (::waitpid(child, &status, 0) < 0)
-        if (errno != EINTR) return environment_error(std::strerror(errno), words[0]);
-    const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-    if (code == 127)
+    const auto ran = run_child({.words = words,
+                                .in = Stream::inherited,
+                                .out = out != nullptr ? Stream::pipe : Stream::inherited,
+                                .not_ignored = {SIGINT}},
+                               Child::Clock::time_point::max(), max_profile_bytes);
+    if (!ran || ran->end.status == 127)
         return environment_error("cannot be run; is the profiler installed?", words[0]);
-    return code;
+    if (out != nullptr) *out = ran->out;
+    return ran->end.status;
 }
 
 /// A directory of our own that goes with us.

@@ -7,6 +7,7 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 
+#include "base/hostlist.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "cli/cluster/commands.h"
@@ -51,24 +52,6 @@ Status read_own_plan(JobId job, ReportOptions& options, Subject& subject) {
     return Done{};
 }
 
-/// "1-02:03:04" or "02:03:04" as scontrol writes it; nothing for anything else.
-std::optional<double> parse_run_time(std::string_view text) {
-    std::int64_t days = 0;
-    if (const std::size_t dash = text.find('-'); dash != std::string_view::npos) {
-        days = parse_integer(text.substr(0, dash), 0, 100000).value_or(-1);
-        text.remove_prefix(dash + 1);
-    }
-    std::int64_t clock_s = 0;
-    const auto parts = split(text, ':');
-    for (const std::string_view part : parts) {
-        const auto number = parse_integer(part, 0, 60);
-        if (!number) return std::nullopt;
-        clock_s = 60 * clock_s + *number;
-    }
-    if (days < 0 || parts.size() != 3) return std::nullopt;
-    return static_cast<double>(86400 * days + clock_s);
-}
-
 /// What slurmctld says of the job: whose it is, whether it runs, and under which plan.
 Status check_job(JobId job, ReportOptions& options, Subject& subject) {
     const auto shown = run_program({"scontrol", "show", "job", std::to_string(job)});
@@ -102,7 +85,7 @@ Status check_job(JobId job, ReportOptions& options, Subject& subject) {
                         printable(options.report.plan)),
             "ARENA_PLAN");
     const IterationReport& told = options.report;
-    if (const auto ran_s = parse_run_time(field("RunTime"));
+    if (const auto ran_s = parse_elapsed(field("RunTime"));
         ran_s && !fits_run_time(told.iteration_s, told.steps, *ran_s))
         return usage_error(
             fmt::format("{} iterations of {} take longer than the {} that JobId={} has run",

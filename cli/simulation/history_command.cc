@@ -13,7 +13,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "baselines/arena_beside_slurm.h"
-#include "baselines/backfill.h"
+#include "baselines/slurm_backfill.h"
 #include "cli/simulation/commands.h"
 #include "cli/simulation/simulate_input.h"
 #include "sim/history/import.h"
@@ -149,7 +149,7 @@ Result<Report> run_report(const sim::Workload& workload, const ReportOptions& gi
     options.keep_stays = !given.html.empty();
     options.only_events = true;  // as backfill is simulated
     Result<sim::Metrics> replay =
-        sim::simulate(workload, "backfill, replayed", &decide_backfill, options);
+        sim::simulate(workload, "backfill, replayed", &decide_slurm_backfill, options);
     if (!replay) return replay.error();
     out.error = sim::replay_error(workload, *replay, given.within_s);
     out.runs.push_back(std::move(*replay));

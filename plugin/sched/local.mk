@@ -18,6 +18,7 @@ sched_host_sources = \
 	plugin/sched/host/segments.h \
 	plugin/sched/nodes/avoidance.h plugin/sched/nodes/avoidance.cc \
 	plugin/sched/nodes/boot_book.h plugin/sched/nodes/boot_book.cc \
+	plugin/sched/nodes/boot_file.h plugin/sched/nodes/boot_file.cc \
 	plugin/sched/nodes/node_book.h plugin/sched/nodes/node_book.cc \
 	plugin/sched/nodes/node_extra.h plugin/sched/nodes/node_extra.cc \
 	plugin/sched/nodes/slow_fact.h plugin/sched/nodes/slow_fact.cc \

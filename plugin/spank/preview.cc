@@ -2,17 +2,15 @@
 // See preview.h.
 #include "plugin/spank/preview.h"
 
-#include <fcntl.h>
-#include <signal.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <map>
 
-#include "base/file_descriptor.h"
 #include "base/text.h"
+#include "ipc/child.h"
+#include "ipc/incoming.h"
 #include "planner/hardware/hardware.h"
 #include "planner/requests/plan_query.h"
 #include "planner/requests/would_fit.h"
@@ -22,7 +20,7 @@
 namespace arena {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+constexpr std::size_t most_bytes = std::size_t{16} << 20;
 
 struct TypeTotal {
     std::int64_t per_node = 0, gpus = 0;
@@ -60,55 +58,31 @@ void tell_what_would_fit(const std::vector<PlanQuery>& queries, int fd) {
 }
 
 /// One line of offers for each query as soon as it is planned; where none has any, others follow.
-[[noreturn]] void plan_in_child(const std::vector<PlanQuery>& queries, int fd) {
-    ::signal(SIGPIPE, SIG_DFL);
+int plan_in_child(const std::vector<PlanQuery>& queries, int fd) {
     bool has_offers = false;
-    try {
-        for (const PlanQuery& query : queries) {
-            std::vector<GridResult> grids = plan_grids(query);
-            const std::string none = why_none(grids);
-            QuickEstimate estimate = quick_estimate(offers_of(std::move(grids)), true);
-            if (estimate.shapes.empty()) estimate.none = none;
-            write_all(fd, format_estimate(estimate) + "\n");
-            has_offers = has_offers || !estimate.shapes.empty();
-        }
-        if (!has_offers) tell_what_would_fit(queries, fd);
-        ::_exit(0);
-    } catch (...) {  // out of memory: what was planned before counts
-        ::_exit(1);
+    for (const PlanQuery& query : queries) {
+        std::vector<GridResult> grids = plan_grids(query);
+        const std::string none = why_none(grids);
+        QuickEstimate estimate = quick_estimate(offers_of(std::move(grids)), true);
+        if (estimate.shapes.empty()) estimate.none = none;
+        write_all(fd, format_estimate(estimate) + "\n");
+        has_offers = has_offers || !estimate.shapes.empty();
     }
+    if (!has_offers) tell_what_would_fit(queries, fd);
+    return 0;
 }
 
-/// What comes out of the pipe until it closes or time is up.
-std::string read_until(int fd, Clock::time_point end) {
-    std::string text;
-    char buffer[4096];
-    while (wait_for_input(fd, end)) {
-        const ssize_t n = ::read(fd, buffer, sizeof buffer);
-        if (n <= 0) break;
-        text.append(buffer, static_cast<std::size_t>(n));
-    }
-    return text;
-}
-
+/// What it said until it ended or time was up. Out of memory, it ends: what was planned before
+/// counts.
 std::string lines_of_child(const std::vector<PlanQuery>& queries, std::chrono::milliseconds limit) {
-    int ends[2];
-    if (::pipe2(ends, O_CLOEXEC) != 0) return {};
-    const auto until = Clock::now() + limit;
-    const pid_t child = ::fork();
-    if (child == 0) {
-        ::close(ends[0]);
-        plan_in_child(queries, ends[1]);
-    }
-    ::close(ends[1]);
-    std::string lines;
-    if (child > 0) {
-        lines = read_until(ends[0], until);
-        ::kill(child, SIGKILL);
-        while (::waitpid(child, nullptr, 0) < 0 && errno == EINTR) continue;
-    }
-    ::close(ends[0]);
-    return lines;
+    const auto until = Child::Clock::now() + limit;
+    auto child = start_copy({.out = Stream::pipe}, [&](const CopyEnds& ends) {
+        return plan_in_child(queries, ends.out.get());
+    });
+    if (!child) return {};
+    Incoming lines{std::move(child->out), {}};
+    read_to_end({&lines, 1}, until, most_bytes);
+    return std::move(lines.text);
 }
 
 }  // namespace

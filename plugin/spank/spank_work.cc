@@ -23,6 +23,7 @@
 
 #include "base/text.h"
 #include "installed_paths.h"
+#include "ipc/child.h"
 #include "plugin/common/given.h"
 #include "plugin/common/quick_estimate.h"
 #include "plugin/spank/controller.h"
@@ -31,7 +32,6 @@
 #include "plugin/spank/ranks.h"
 #include "plugin/spank/spank_options.h"
 #include "plugin/spank/watch.h"
-#include "reports/detached.h"
 #include "request/options.h"
 #include "request/rendezvous.h"
 #include "site/gpu_facts.h"

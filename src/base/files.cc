@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -59,6 +60,8 @@ int output_failed(const char* name, int error) {
 
 int run_program(const char* name, const std::function<int()>& run,
                 const std::function<void(const std::exception&)>& told) {
+    // Whoever started this may have children's ends go nowhere; those of ours are asked for.
+    if (std::signal(SIGCHLD, SIG_DFL) == SIG_ERR) return 3;
     int status = 3;
     try {
         status = run();

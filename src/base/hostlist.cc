@@ -140,4 +140,25 @@ std::int64_t master_port(std::int64_t job, std::int64_t step) {
     return first + (job % ports + step % ports * between_steps) % ports;
 }
 
+std::optional<double> parse_elapsed(std::string_view text) {
+    std::int64_t days = 0;
+    const std::size_t dash = text.find('-');
+    if (dash != std::string_view::npos) {
+        const auto some = parse_integer(text.substr(0, dash), 0, 100'000);
+        if (!some) return std::nullopt;
+        days = *some;
+        text.remove_prefix(dash + 1);
+    }
+    const auto parts = split(text, ':');
+    if (parts.size() != 3 && (parts.size() != 2 || dash != std::string_view::npos))
+        return std::nullopt;
+    std::int64_t clock_s = 0;
+    for (const std::string_view part : parts) {
+        const auto number = parse_integer(part, 0, 60);
+        if (!number) return std::nullopt;
+        clock_s = 60 * clock_s + *number;
+    }
+    return static_cast<double>(86400 * days + clock_s);
+}
+
 }  // namespace arena

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Host lists as Slurm writes them: the nodes of one, and where the ranks of a step meet: its first
-// node, and a port of its own.
+// What Slurm writes: host lists, the nodes of one, and where the ranks of a step meet: its first
+// node, and a port of its own; how long something lasts.
 #pragma once
 
 #include <cstdint>
@@ -30,5 +30,9 @@ bool is_host(std::string_view text);
 /// 20000 to 29999, below the ports that Linux gives out; neighbouring jobs of a node, and the steps
 /// of a job, have different ones.
 std::int64_t master_port(std::int64_t job, std::int64_t step);
+
+/// "[D-]HH:MM:SS" or "MM:SS", how long something lasts: seconds. Nothing for anything else, and
+/// beyond 100,000 days. Untrusted.
+std::optional<double> parse_elapsed(std::string_view text);
 
 }  // namespace arena

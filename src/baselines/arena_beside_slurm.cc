@@ -3,8 +3,9 @@
 #include "baselines/arena_beside_slurm.h"
 
 #include <algorithm>
+#include <map>
 
-#include "baselines/backfill.h"
+#include "baselines/slurm_backfill.h"
 #include "policy/arena/arena_policy.h"
 
 namespace arena {
@@ -12,19 +13,16 @@ namespace {
 
 bool waits(const JobState& job) { return job.ordinary && job.phase == JobPhase::pending; }
 
-/// The starts of ordinary jobs.
-std::vector<Action> starts_of_slurm(Snapshot snapshot, const Offers& offers,
+/// The starts of ordinary jobs. Of Arena's the first of each type are in Slurm's queue.
+std::vector<Action> starts_of_slurm(const Snapshot& snapshot, const Offers& offers,
                                     const PolicyOptions& options) {
-    std::vector<JobId> ordinary;  // ascending, as jobs are
-    for (JobState& job : snapshot.jobs) {
-        if (waits(job)) ordinary.push_back(job.id);
-        job.ordinary = false;  // to backfill all are alike
-    }
-    std::vector<Action> starts = decide_backfill(snapshot, offers, options).actions;
-    std::erase_if(starts, [&](const Action& action) {
-        return !std::ranges::binary_search(ordinary, action.job);
-    });
-    return starts;
+    std::map<std::string_view, std::int64_t> reserved;
+    const auto sees = [&](const JobState& job) {
+        if (job.ordinary) return SlurmSees::job;
+        const bool is_first = reserved[job.requested_type]++ < options.reserve_depth;
+        return is_first ? SlurmSees::reservation : SlurmSees::nothing;
+    };
+    return decide_slurm_backfill(snapshot, offers, options, sees).actions;
 }
 
 Snapshot after(Snapshot snapshot, const std::vector<Action>& starts) {

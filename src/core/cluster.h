@@ -164,8 +164,8 @@ struct JobState {
     std::string account;    ///< whose share it counts against
     bool ordinary = false;  ///< waiting: Slurm starts it, as its user asked; no decision does
     /// An ordinary job stands before it, and waits for nodes that it may have. Waiting, it gets
-    /// only what is idle: nobody makes room. Running, it keeps what it has: while it moved, the
-    /// other one would get its nodes.
+    /// only what is idle: nobody makes room. Running, it keeps what it has or leaves all of it:
+    /// while it moved, the other one would get its nodes.
     bool behind_ordinary = false;
     bool operator==(const JobState&) const = default;
 };

@@ -225,9 +225,10 @@ void Fabric::find_pods(const std::vector<Switch>& switches,
 /// As Slurm orders nodes: by weight, and at the same weight those first that need not boot.
 void Fabric::find_classes(const Snapshot& snapshot) {
     const auto key = [](const NodeState& node) { return std::pair(node.weight, node.boot_s > 0); };
+    const auto is_first = [&](const NodeState& n) { return key(n) == key(snapshot.nodes.front()); };
+    if (std::ranges::all_of(snapshot.nodes, is_first)) return;
     std::set<std::pair<std::int64_t, bool>> all;
     for (const NodeState& node : snapshot.nodes) all.insert(key(node));
-    if (all.size() <= 1) return;
     const std::vector keys(all.begin(), all.end());
     classes_ = std::min(static_cast<std::uint32_t>(keys.size()), most_classes);
     for (NodeIndex n = 0; n < snapshot.nodes.size(); ++n) {

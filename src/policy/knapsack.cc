@@ -16,11 +16,6 @@ constexpr double surely = 1 - 1e-12;
 
 }  // namespace
 
-std::span<const Item> Knapsack::group(std::size_t g) const {
-    const std::size_t end = g + 1 < first_.size() ? first_[g + 1] : items_.size();
-    return std::span(items_).subspan(first_[g], end - first_[g]);
-}
-
 std::int32_t Knapsack::best_response(std::size_t g) const {
     const auto items = group(g);
     std::int32_t best = -1;
@@ -36,20 +31,20 @@ std::int32_t Knapsack::best_response(std::size_t g) const {
 
 void Knapsack::find_rivals() {
     markets_.assign(capacity_.size(), {});
-    std::vector<double> density(capacity_.size());
-    for (std::size_t g = 0; g < groups(); ++g) {
-        std::fill(density.begin(), density.end(), 0.0);
-        for (const Item& item : group(g)) {
+    for (std::uint32_t g = 0; g < groups(); ++g) {
+        const auto items = group(g);
+        for (std::uint32_t i = 0; i < items.size(); ++i) {
+            const Item& item = items[i];
             if (item.value <= 0) continue;
             Market& market = markets_[static_cast<std::size_t>(item.type)];
             ++market.items;
             market.least_gpus = std::min<std::int64_t>(market.least_gpus, item.gpus);
-            double& most = density[static_cast<std::size_t>(item.type)];
-            most = std::max(most, item.value / static_cast<double>(item.gpus));
+            if (market.rivals.empty() || market.rivals.back().group != g)
+                market.rivals.push_back({.group = g, .first = first_[g] + i});
+            Rival& rival = market.rivals.back();
+            rival.density = std::max(rival.density, item.value / static_cast<double>(item.gpus));
+            rival.end = first_[g] + i + 1;
         }
-        for (std::size_t t = 0; t < density.size(); ++t)
-            if (density[t] > 0)
-                markets_[t].rivals.push_back({density[t], static_cast<std::uint32_t>(g)});
     }
 }
 
@@ -72,7 +67,8 @@ bool Knapsack::fits_at(std::size_t type, double price) {
         if (rival.alternative < 0) rival.alternative = alternative_to(type, rival.group);
         double most = rival.alternative;
         std::int32_t gpus = 0;
-        for (const Item& item : group(rival.group)) {
+        for (std::uint32_t i = rival.first; i < rival.end; ++i) {
+            const Item& item = items_[i];
             if (item.value <= 0 || static_cast<std::size_t>(item.type) != type) continue;
             const double n = item.value - price * static_cast<double>(item.gpus);
             if (n > most) {

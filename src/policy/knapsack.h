@@ -52,7 +52,10 @@ class Knapsack {
 
   private:
     [[nodiscard]] std::size_t groups() const { return first_.size(); }
-    [[nodiscard]] std::span<const Item> group(std::size_t g) const;
+    [[nodiscard]] std::span<const Item> group(std::size_t g) const {
+        const std::size_t end = g + 1 < first_.size() ? first_[g + 1] : items_.size();
+        return {items_.data() + first_[g], end - first_[g]};
+    }
     [[nodiscard]] double net(const Item& i) const {
         return i.value - prices_[static_cast<std::size_t>(i.type)] * static_cast<double>(i.gpus);
     }
@@ -93,8 +96,10 @@ class Knapsack {
     bool solved_exactly_ = false;
     /// A group that wants GPUs of a type, at no price above its density.
     struct Rival {
-        double density;  ///< most value per GPU of its items of the type
-        std::uint32_t group;
+        double density = 0;  ///< most value per GPU of its items of the type
+        std::uint32_t group = 0;
+        /// In items_: all that are of the type and of value; others may stand between them.
+        std::uint32_t first = 0, end = 0;
         double alternative =
             -1;  ///< best net value of other types, or nothing; < 0: not worked out yet
     };

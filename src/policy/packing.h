@@ -49,13 +49,17 @@ class Packing {
     template <typename Works>
     bool any_layout(const Choice& choice, Works works) const {
         const auto offers = problem_->offers(choice);
+        bool any_uneven = false;
         for (const Offer* offer : offers) {
-            if (!offer->grid.is_uneven() && works(*offer, offer->grid.gpus_per_node)) return true;
+            const bool is_uneven = offer->grid.is_uneven();
+            any_uneven = any_uneven || is_uneven;
+            if (!is_uneven && works(*offer, offer->grid.gpus_per_node)) return true;
         }
         const std::int64_t most = std::min<std::int64_t>(choice.gpus, widest(choice.type));
         for (std::int64_t g = problem_->options().any_layout ? most : 0; g >= 1; --g) {
             if (choice.gpus % g == 0 && works(*offers.front(), g)) return true;
         }
+        if (!any_uneven) return false;
         for (const Offer* offer : offers) {
             if (offer->grid.is_uneven() && works(*offer, offer->grid.gpus_per_node)) return true;
         }
@@ -123,6 +127,9 @@ class Packing {
     [[nodiscard]] bool any_boots() const { return !asleep_.empty(); }
 
     [[nodiscard]] bool is_in_set(std::uint32_t node_set, NodeIndex) const;
+    [[nodiscard]] bool has_all_nodes(std::uint32_t node_set) const {
+        return node_set < in_set_->size() && (*in_set_)[node_set].empty();
+    }
     /// Whether the task may use the node, and so many GPUs, and what goes with them, are free
     /// there.
     [[nodiscard]] bool fits_on(const Task& task, NodeIndex index, std::int64_t per_node) const {
@@ -207,33 +214,49 @@ class Packing {
                                                    std::uint32_t classes, const Placement&) const;
     [[nodiscard]] bool is_usable(const Search&, NodeIndex, const Placement&) const;
     [[nodiscard]] bool has_resources(const Task&, NodeIndex, std::int64_t per_node) const;
+    template <typename IsFound>
+    [[nodiscard]] bool is_near(const Choice&, const Offer&, std::int64_t wanted,
+                               std::int64_t per_node, IsFound) const;
     template <typename Usable>
-    [[nodiscard]] const Offer* stands(const Task&, const Choice&, Usable) const;
+    [[nodiscard]] const Offer* stands(const Task&, const Choice&, bool all_usable, Usable) const;
     void change(const JobState&, NodeIndex, std::int64_t gpus);
     void change_shared(NodeIndex, std::int64_t cpus, std::int64_t memory_mb);
     using Bucket = std::vector<NodeIndex>;
-    /// Nodes of one type. `buckets`: by group, that is leaf and class, then by free GPUs.
+    /// Nodes of one type. `buckets`: by free GPUs, then by group, that is leaf and class.
     struct Room {
-        std::size_t stride = 0;  ///< of a group
+        std::size_t stride = 0;  ///< one more than a node may have free
         std::vector<Bucket> buckets;
         std::vector<std::int64_t> free_of_leaf;  ///< GPUs; empty where nothing is chosen by leaf
-        [[nodiscard]] const Bucket& bucket(std::size_t group, std::size_t gpus) const {
-            return buckets[group * stride + gpus];
-        }
     };
-    [[nodiscard]] std::size_t groups() const {
-        return std::size_t{fabric().leaves()} * fabric().classes();
+    [[nodiscard]] const Bucket& bucket(const Room& room, std::size_t group,
+                                       std::size_t gpus) const {
+        return room.buckets[gpus * groups_ + group];
     }
+    /// Asks `works(node)` of each node with at least so many GPUs free, the fullest first, until
+    /// one does.
+    template <typename Works>
+    [[nodiscard]] bool any_node(const Room& room, std::int64_t least_gpus, Works works) const {
+        for (std::size_t b = static_cast<std::size_t>(least_gpus) * groups_;
+             b < room.buckets.size(); ++b)
+            for (const NodeIndex n : room.buckets[b])
+                if (works(n)) return true;
+        return false;
+    }
+    /// Nodes with at least so many free.
+    [[nodiscard]] std::int64_t count_nodes(const Room&, std::int64_t least_gpus) const;
     [[nodiscard]] std::size_t group_of(NodeIndex n) const {
-        return std::size_t{fabric().leaf_of(n)} * fabric().classes() + fabric().class_of(n);
+        return groups_ == 1
+                   ? 0
+                   : std::size_t{fabric().leaf_of(n)} * fabric().classes() + fabric().class_of(n);
     }
     [[nodiscard]] const Room& room_of(const Choice& c) const {
         return rooms_[static_cast<std::size_t>(c.type)];
     }
     [[nodiscard]] Bucket& bucket(NodeIndex n) {
         Room& room = rooms_[static_cast<std::size_t>(free_[n].type)];
-        return room.buckets[group_of(n) * room.stride + static_cast<std::size_t>(free_[n].gpus)];
+        return room.buckets[static_cast<std::size_t>(free_[n].gpus) * groups_ + group_of(n)];
     }
+    void find_leaves_of_sets();
     void widen(Room&, std::size_t stride) const;
     void count(NodeIndex, std::int64_t gpus);
     void enter(NodeIndex);
@@ -241,6 +264,7 @@ class Packing {
 
     const Problem* problem_;
     Ties ties_;
+    std::size_t groups_;  ///< leaves x classes
     const std::vector<bool>* lent_ = nullptr;
     std::int64_t own_gpus_ = 0;
     const Holds* holds_ = nullptr;
@@ -258,7 +282,7 @@ class Packing {
     std::vector<Asleep> asleep_;
     using Sets = std::vector<std::vector<bool>>;
     std::shared_ptr<const Sets> in_set_;  ///< [node set][node]; empty when the set has every node
-    std::shared_ptr<const Sets> leaves_;  ///< [node set][leaf] likewise
+    std::shared_ptr<const Sets> leaves_;  ///< [node set][leaf] likewise; null where all is flat
 };
 
 /// The action that gives the task its placement: start when it waits, else resize.

@@ -69,7 +69,7 @@ void Problem::count_nodes() {
     for (const NodeState& node : snapshot_.nodes) {
         std::int32_t type = -1;
         if (!node.gpu_type.empty()) {
-            type = type_of(node.gpu_type);
+            type = type_of(node.gpu_type, node_types_.empty() ? -1 : node_types_.back());
             if (type < 0) {
                 type = static_cast<std::int32_t>(types_.size());
                 types_.push_back(node.gpu_type);
@@ -193,6 +193,7 @@ double Problem::add_choices(const JobState& job, const std::vector<Offer>& offer
     scratch_.clear();
     double fastest_s = std::numeric_limits<double>::infinity();
     const Grid* own = job.phase == JobPhase::running && job.current ? &job.current->grid : nullptr;
+    std::int32_t type = -1;
     for (const Offer& offer : offers) {
         const std::int64_t gpus = offer.grid.gpus();
         if (scope_ == Scope::requests &&
@@ -201,7 +202,7 @@ double Problem::add_choices(const JobState& job, const std::vector<Offer>& offer
         if (gpus < job.min_gpus || gpus > job.max_gpus) continue;
         if (!is_allowed(job, offer.grid.gpu_type) || !(offer.estimate.iteration_s > 0)) continue;
         fastest_s = std::min(fastest_s, offer.estimate.iteration_s);
-        const std::int32_t type = type_of(offer.grid.gpu_type);
+        type = type_of(offer.grid.gpu_type, type);
         const bool keeps =
             own != nullptr && own->gpus() == gpus && own->gpu_type == offer.grid.gpu_type;
         if (own != nullptr && job.behind_ordinary && offer.grid != *own) continue;
@@ -210,11 +211,11 @@ double Problem::add_choices(const JobState& job, const std::vector<Offer>& offer
         add_spans(offer, type);
     }
     std::sort(scratch_.begin(), scratch_.end(), [](const Sortable& a, const Sortable& b) {
-        const auto key = [](const Sortable& s) {
-            return std::tuple(s.type, s.gpus, s.iteration_s, s.offer->grid.is_uneven());
-        };
+        const auto key = [](const Sortable& s) { return std::tie(s.type, s.gpus, s.iteration_s); };
         if (key(a) != key(b)) return key(a) < key(b);
-        return std::tie(a.offer->grid, a.offer->plan) < std::tie(b.offer->grid, b.offer->plan);
+        const Grid &grid = a.offer->grid, &other = b.offer->grid;
+        if (grid.is_uneven() != other.is_uneven()) return other.is_uneven();
+        return std::tie(grid, a.offer->plan) < std::tie(other, b.offer->plan);
     });
     const std::size_t first = choices_.size();
     for (const Sortable& s : scratch_) add_layout(s, first);

@@ -122,6 +122,11 @@ class Problem {
     [[nodiscard]] double restart_left_s(const Task&) const;
 
   private:
+    /// The same where it is likely that one.
+    [[nodiscard]] std::int32_t type_of(std::string_view name, std::int32_t likely) const {
+        return likely >= 0 && types_[static_cast<std::size_t>(likely)] == name ? likely
+                                                                               : type_of(name);
+    }
     [[nodiscard]] bool only_starts() const {
         return scope_ == Scope::requests || scope_ == Scope::starts;
     }

@@ -113,15 +113,28 @@ const Offer* pieces_for(const Problem& problem, const Task& task) {
     return best;
 }
 
-/// Nodes that Slurm must leave to promised jobs if it starts this one by itself, at any time before
-/// the next decision; nothing where it would be left none, or would end late itself.
+/// Of the nodes, ascending, those that are kept for promised jobs, or for ordinary ones.
+std::vector<NodeIndex> kept_for_others(const Task& task, const Offer& offer, const Packing& packing,
+                                       std::span<const NodeIndex> nodes,
+                                       std::span<const NodeIndex> slurms, double later_s) {
+    const std::vector<NodeIndex> promised = packing.kept_from(task, offer, nodes, later_s);
+    std::vector<NodeIndex> for_slurm, kept;
+    std::ranges::set_intersection(nodes, slurms, std::back_inserter(for_slurm));
+    std::ranges::set_union(promised, for_slurm, std::back_inserter(kept));
+    return kept;
+}
+
+/// Nodes that Slurm must leave to others if it starts this one by itself, at any time before the
+/// next decision; nothing where it would be left none, or would end late itself.
 std::optional<std::vector<NodeIndex>> kept_of(const Problem& problem, const Task& task,
-                                              const Offer& offer, Packing& packing) {
-    if (!packing.keeps_any()) return std::vector<NodeIndex>();
+                                              const Offer& offer, std::span<const NodeIndex> slurms,
+                                              Packing& packing) {
+    if (!packing.keeps_any() && slurms.empty()) return std::vector<NodeIndex>();
     if (packing.is_late(task, offer)) return std::nullopt;
     const double later_s = problem.options().window_s;
     const std::vector<NodeIndex> hosts = hosts_of(problem, task, offer);
-    std::vector<NodeIndex> kept = packing.kept_from(task, offer, hosts, later_s), open;
+    std::vector<NodeIndex> kept = kept_for_others(task, offer, packing, hosts, slurms, later_s),
+                           open;
     std::set_difference(hosts.begin(), hosts.end(), kept.begin(), kept.end(),
                         std::back_inserter(open));
     if (std::ssize(open) < offer.grid.nodes) return std::nullopt;
@@ -176,8 +189,9 @@ bool is_kept_apart(const Problem& problem, const Task& task, const Choice& choic
 
 }  // namespace
 
-void keep_from_slurm(const Problem& problem, const Packing& packing, std::span<Action> actions) {
-    if (!packing.keeps_any()) return;
+void keep_from_slurm(const Problem& problem, const Packing& packing,
+                     std::span<const NodeIndex> slurms, std::span<Action> actions) {
+    if (!packing.keeps_any() && slurms.empty()) return;
     for (Action& action : actions) {
         if (action.kind != ActionKind::start || action.offer.grid.is_uneven()) continue;
         const auto task = std::find_if(problem.tasks().begin(), problem.tasks().end(),
@@ -186,7 +200,8 @@ void keep_from_slurm(const Problem& problem, const Packing& packing, std::span<A
         std::erase_if(others, [&](NodeIndex n) {
             return std::binary_search(action.nodes.begin(), action.nodes.end(), n);
         });
-        action.kept = packing.kept_from(*task, action.offer, others, problem.options().window_s);
+        action.kept = kept_for_others(*task, action.offer, packing, others, slurms,
+                                      problem.options().window_s);
     }
 }
 
@@ -261,7 +276,8 @@ std::vector<Action> reservations(const Problem& problem, std::span<const double>
         std::int64_t& of_type =
             depth[static_cast<std::size_t>(problem.type_of(offer->grid.gpu_type))];
         if (of_type <= 0) continue;
-        std::optional<std::vector<NodeIndex>> kept = kept_of(problem, task, *offer, after);
+        std::optional<std::vector<NodeIndex>> kept =
+            kept_of(problem, task, *offer, left.slurms, after);
         if (!kept) continue;
         --of_type;
         actions.push_back({.kind = ActionKind::reshape_and_wait,

@@ -24,6 +24,8 @@ bool only_in_pieces(const Problem&, const Task&);
 struct Leftover {
     const Packing* packing;        ///< what is free then
     std::vector<NodeIndex> given;  ///< nodes that the decision gives to others, or leaves them
+    /// Ascending: nodes on which Slurm is to start ordinary jobs, and nobody else.
+    std::vector<NodeIndex> slurms = {};
     /// Those of the actions, and of the tasks that keep what they run with.
     Leftover(const Problem&, const Packing&, std::span<const Action>,
              const std::vector<bool>& keeps = {});
@@ -40,14 +42,15 @@ std::string waits_for(const Problem&, const Task&, const Offer&, const Leftover&
 /// options.reserve_depth for each GPU type: with the choice of the highest value that the nodes
 /// which the job may use could hold were they empty. `values`: by choice, of all tasks one after
 /// the other; `given`: by task, those that have what they will have, and afterwards those with a
-/// reservation, too. What is kept for promised jobs Slurm is to leave to them (Action::kept): where
-/// that leaves a job no nodes it has none.
+/// reservation, too. What is kept for promised and ordinary jobs Slurm is to leave to them
+/// (Action::kept): where that leaves a job no nodes it has none.
 std::vector<Action> reservations(const Problem&, std::span<const double> values, const Leftover&,
                                  std::vector<bool>& given);
 
-/// Fills Action::kept of starts: Slurm may be the one to start them. Only of packings that keep
-/// something for somebody.
-void keep_from_slurm(const Problem&, const Packing&, std::span<Action>);
+/// Fills Action::kept of starts: Slurm may be the one to start them. Only where something is kept
+/// for somebody. slurms: as of Leftover.
+void keep_from_slurm(const Problem&, const Packing&, std::span<const NodeIndex> slurms,
+                     std::span<Action>);
 
 /// Of a job whose offers no nodes could hold, were they empty.
 inline constexpr const char* nowhere_words =

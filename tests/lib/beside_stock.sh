@@ -5,17 +5,19 @@
 #   start_play KIND OPTIONS...     a cluster of kind `stock` or another, which is Arena's, with a node of one A100 beside
 #                                  the A40s of the play; job ids are in ${job[NAME]}
 #   ask NAME GPUS MINUTES OPTIONS...   a job of that many A40s, of one node or of whole ones of four
-#   end_of NAME                    it ends
+#   end_of NAME                    it ends, after the scheduler has looked at all that were asked for before
 #   settle                         until the scheduler has looked at all of them once more
 #   running                        names of those that run, sorted
 #   now_run NAMES WHAT             it has looked, and these run
 #   none_left                      all are cancelled and gone
 : "${work=}" "${kind=}"
 declare -A job
+unseen='' # yes: a job was asked for since the scheduler has looked
 
 ask() {
     local name=$1 gpus=$2 minutes=$3
     shift 3
+    unseen=yes
     if [[ $kind == stock ]]; then
         job[$name]=$(submit -J "$name" --time="$minutes" -o /dev/null -N $(((gpus + 3) / 4)) \
             --gres=gpu:a40:$((gpus < 4 ? gpus : 4)) "$@" "$work/trainer")
@@ -23,7 +25,7 @@ ask() {
         job[$name]=$(train a40 -J "$name" --time="$minutes" --arena-gpus="$gpus" "$@")
     fi
 }
-end_of() { let_go "${job[$1]}" && wait_for_state "${job[$1]}" COMPLETED; }
+end_of() { { [[ ! $unseen ]] || settle; } && let_go "${job[$1]}" && wait_for_state "${job[$1]}" COMPLETED; }
 cycles() { sdiag | awk '/Total cycles:/ { if (least == "" || $3 < least) least = $3 } END { print least }'; }
 settle() {
     if [[ $kind == stock ]]; then
@@ -33,7 +35,7 @@ settle() {
         wait_until "((\$(cycles) >= $before + 2)) || [[ ! \$(squeue -h -t PD) ]]" 60
     else
         wait_rounds a100 && wait_rounds a100
-    fi
+    fi && unseen=''
 }
 running() { squeue -h -t R -p main,high -o %j | grep -vE 'poke|probe' | sort | xargs; }
 now_run() {

@@ -107,6 +107,59 @@ Action only_action(const Decision& d) {
 
 }  // namespace
 
+/// Job 1, elastic, runs on all four GPUs with hours to go; job 2 is an ordinary one of two GPUs.
+Snapshot beside_ordinary(double due_s, Offers& offers) {
+    Snapshot s = running_on(4, 100000, 1);
+    JobState ordinary = job_of(2, 0);
+    ordinary.ordinary = true;
+    ordinary.elastic = false;
+    ordinary.time_limit_s = 3600;
+    ordinary.due_s = due_s;
+    s.jobs.push_back(ordinary);
+    offers[1] = {offer_of("a40", 4, 1), offer_of("a40", 2, 1.9)};
+    offers[2] = {offer_of("a40", 2, 3600)};
+    return s;
+}
+
+TEST(an_elastic_job_gives_back_what_a_promised_ordinary_job_wants) {
+    Offers offers;
+    Snapshot s = beside_ordinary(110000, offers);
+    const Action action = only_action(decide_arena(s, offers, alone()));
+    ck_assert(action.kind == ActionKind::resize && action.job == 1);
+    ck_assert_int_eq(action.offer.grid.gpus(), 2);
+    // Slurm has not started it yet, a round later: its GPUs stay free.
+    s.jobs[0].current = offers[1][1];
+    s.jobs[0].start_s = s.time_s;
+    s.nodes[0].free_gpus = 2;
+    s.time_s += 10;
+    ck_assert(decide_arena(s, offers, alone()).actions.empty());
+    // No promise, no room: it stands far behind, or Slurm does not start it.
+    Offers others;
+    s = beside_ordinary(0, others);
+    ck_assert(decide_arena(s, others, alone()).actions.empty());
+}
+
+TEST(an_elastic_job_that_can_have_no_less_leaves_and_slurm_keeps_its_nodes_from_it) {
+    Offers offers;
+    const Snapshot s = beside_ordinary(110000, offers);
+    offers[1] = {offer_of("a40", 4, 1)};
+    offers[2] = {offer_of("a40", 2, 100)};
+    Snapshot soon = s;
+    soon.jobs[1].time_limit_s = 100;
+    PolicyOptions options = alone();
+    const Action leaves = only_action(decide_arena(soon, offers, options));
+    ck_assert(leaves.kind == ActionKind::preempt && leaves.job == 1);
+    ck_assert_str_eq(leaves.reason.c_str(), "makes room for ordinary job 2, which Slurm starts");
+    // It waits now, and stands before the ordinary job in Slurm's own queue.
+    options.reserve_depth = 1;
+    soon.jobs[0].phase = JobPhase::pending;
+    soon.jobs[0].current.reset();
+    soon.jobs[0].nodes.clear();
+    soon.jobs[0].restarts = 1;
+    soon.nodes[0].free_gpus = 4;
+    ck_assert(decide_arena(soon, offers, options).actions.empty());
+}
+
 TEST(the_knapsack_is_near_the_optimum_and_below_its_bound) {
     Random random(11);
     std::vector<double> ratios;

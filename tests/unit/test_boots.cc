@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "plugin/sched/nodes/boot_book.h"
+#include "plugin/sched/nodes/boot_file.h"
 #include "scripted_host.h"
 #include "suite.h"
 
@@ -51,6 +52,15 @@ struct SleepyScene : Scene {
         r.max_gpus = 1;
         if (model != "gpt2") r.model.name = model, r.model.layers = 6;
         return job(id, r);
+    }
+    /// Nothing is measured; of two nodes that sleep n1 has just not booted.
+    void fail_a_boot() {
+        config.profile_enabled = false;
+        sleeping("n1");
+        sleeping("n2");
+        set_power("n1", NodePower::unbooted);
+        round();
+        set_power("n1", NodePower::asleep);
     }
     void gone(JobId id) {
         std::erase_if(host.view.jobs, [&](const JobView& job) { return job.id == id; });
@@ -334,12 +344,7 @@ TEST(a_node_that_did_not_boot_is_tried_by_no_profile_run_again) {
 
 TEST(a_node_that_did_not_boot_is_the_last_that_a_job_takes) {
     SleepyScene scene;
-    scene.config.profile_enabled = false;
-    scene.sleeping("n1");
-    scene.sleeping("n2");
-    scene.set_power("n1", NodePower::unbooted);
-    scene.round();
-    scene.set_power("n1", NodePower::asleep);
+    scene.fail_a_boot();
     scene.wants(1);
     scene.later(1);
     ck_assert(called(scene.host, "start 1 n2"));
@@ -356,6 +361,44 @@ TEST(a_node_that_did_not_boot_is_the_last_that_a_job_takes) {
     ck_assert_msg(called(scene.host, "start 2 n1"), "there is no other");
 }
 
+TEST(the_next_slurmctld_and_the_next_configuration_leave_a_node_alone_that_did_not_boot) {
+    for (const bool is_killed : {true, false}) {
+        SleepyScene scene;
+        scene.fail_a_boot();
+        scene.later(1);
+        Scheduler::Kept kept = is_killed ? Scheduler::Kept{} : scene.played->keep();
+        scene.played = scene.scheduler();
+        scene.played->take_over(std::move(kept));
+        scene.wants(1);
+        scene.later(1);
+        ck_assert(called(scene.host, "start 1 n2"));
+        ck_assert(scene.host.errors.empty());
+    }
+}
+
+TEST(boots_of_which_nothing_can_be_read_or_written_are_told_once) {
+    SleepyScene scene;
+    scene.sleeping("n1");
+    const std::string file = scene.directory / "boots.json";
+    ck_assert(write_file_atomic(file, "[]", 0600).ok());
+    scene.played = scene.scheduler();
+    scene.played->take_over({});
+    ck_assert_uint_eq(scene.host.errors.size(), 1);
+    ck_assert_msg(scene.host.errors[0].ends_with(": how nodes booted is forgotten"), "%s",
+                  scene.host.errors[0].c_str());
+    std::filesystem::remove(file);
+    std::filesystem::create_directories(file + "/in_the_way");
+    for (const auto power : {NodePower::waking, NodePower::asleep, NodePower::waking}) {
+        scene.set_power("n1", power);
+        scene.later(1);
+    }
+    ck_assert_uint_eq(scene.host.errors.size(), 2);
+    ck_assert_msg(
+        scene.host.errors[1].ends_with(": how nodes boot is forgotten when slurmctld ends"), "%s",
+        scene.host.errors[1].c_str());
+    std::filesystem::remove_all(file);
+}
+
 /// One node of ResumeTimeout 600 s, and what the book makes of it.
 struct BootScene {
     BootBook book{100};
@@ -367,6 +410,7 @@ struct BootScene {
     }
     /// Seconds that the first node needs to boot, as the view says then.
     double at(double now_s, std::vector<std::optional<NodePower>> power) {
+        view.snapshot.time_s += now_s - view.steady_s;
         view.steady_s = now_s;
         view.power.clear();
         for (NodeIndex n = 0; n < power.size(); ++n) {
@@ -375,6 +419,14 @@ struct BootScene {
         }
         book.new_round(view);
         return view.snapshot.nodes[0].boot_s;
+    }
+    /// The next life, whose monotonic clock begins anew `away_s` later.
+    void restart(double away_s) {
+        const auto kept = parse_boots(format_boots(book.keep()));
+        ck_assert(kept.ok() && *kept == book.keep());
+        view.snapshot.time_s += view.steady_s + away_s;
+        book = BootBook(100);
+        book.take_over(*kept);
     }
 };
 
@@ -445,6 +497,70 @@ TEST(a_node_that_sleeps_again_without_having_been_up_did_not_boot) {
     (void)scene.at(515, {NodePower::falling_asleep});  // PowerDownOnIdle, after its job's end
     (void)scene.at(520, {asleep});
     ck_assert(!scene.view.is(unbooted, 0));
+}
+
+TEST(the_next_life_knows_how_long_a_node_booted_and_how_long_it_has_been_booting) {
+    BootScene scene({"n1", "n2"});
+    const auto asleep = NodePower::asleep, waking = NodePower::waking;
+    (void)scene.at(1000, {asleep, asleep});
+    (void)scene.at(1001, {waking, asleep});
+    (void)scene.at(1041, {std::nullopt, asleep});
+    scene.restart(60);
+    ck_assert(is_near(scene.at(5, {asleep, asleep}), 40));
+    ck_assert_msg(is_near(scene.view.snapshot.nodes[1].boot_s, 40), "as its type does");
+    (void)scene.at(6, {waking, asleep});
+    scene.restart(10);
+    ck_assert(is_near(scene.at(5, {waking, asleep}), 25));
+    (void)scene.at(65, {std::nullopt, asleep});
+    scene.restart(0);
+    ck_assert_msg(is_near(scene.at(70, {asleep, asleep}), 75), "it was seen from its beginning");
+}
+
+TEST(a_node_that_did_not_boot_rests_in_the_next_life_for_what_is_left) {
+    const auto unbooted = NodePower::unbooted, asleep = NodePower::asleep;
+    for (const double away_s : {50.0, 100.0, -1000.0}) {
+        BootScene scene;
+        (void)scene.at(1000, {unbooted});
+        scene.restart(away_s);
+        (void)scene.at(1, {asleep});
+        ck_assert(scene.view.is(unbooted, 0) == (away_s < 100));
+        (void)scene.at(102, {asleep});
+        ck_assert_msg(!scene.view.is(unbooted, 0), "also where the clock was set back");
+    }
+}
+
+TEST(boots_are_worth_a_new_file_where_something_was_learned) {
+    BootScene scene;
+    const auto unbooted = NodePower::unbooted, asleep = NodePower::asleep,
+               waking = NodePower::waking;
+    const auto changes = [&](double now_s, std::optional<NodePower> power) {
+        (void)scene.at(now_s, {power});
+        return scene.book.take_changed();
+    };
+    ck_assert(!changes(0, asleep) && !changes(5, asleep));
+    ck_assert(changes(10, waking) && !changes(15, waking));
+    ck_assert(changes(20, unbooted) && !changes(30, unbooted));
+    ck_assert_msg(changes(40, asleep), "since when it rests");
+    ck_assert(!changes(50, asleep));
+    ck_assert(changes(60, waking) && changes(70, std::nullopt) && !changes(80, std::nullopt));
+}
+
+TEST(nodes_that_are_gone_are_forgotten) {
+    BootScene scene({"n1", "n2"});
+    (void)scene.at(0, {NodePower::unbooted, NodePower::unbooted});
+    scene.view.snapshot.nodes.pop_back();
+    scene.restart(1);
+    ck_assert_uint_eq(scene.book.keep().size(), 2);
+    (void)scene.at(1, {NodePower::asleep});
+    ck_assert_uint_eq(scene.book.keep().size(), 1);
+}
+
+TEST(a_file_of_boots_that_is_none_is_refused) {
+    for (const char* text :
+         {"", "[]", "{}", R"({"schema_version":2,"nodes":[]})",
+          R"({"schema_version":1,"nodes":[1]})", R"({"schema_version":1,"nodes":[{"took_s":1}]})",
+          R"({"schema_version":1,"nodes":[{"node":"n1","took_s":-1}]})"})
+        ck_assert_msg(!parse_boots(text).ok(), "%s", text);
 }
 
 }  // namespace

@@ -2,7 +2,6 @@
 // arena-profiler comm without NCCL: which groups, which sizes, the statistics, what all ranks must
 // agree on, who the ranks are. The communicator of these tests talks to nobody: its times are a
 // script.
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,6 +10,7 @@
 #include <map>
 #include <stdexcept>
 
+#include "ipc/child.h"
 #include "profiler/comm/comm_bench.h"
 #include "profiler/comm/comm_command.h"
 #include "profiler/comm/host_ranks.h"
@@ -451,15 +451,12 @@ TEST(a_rank_that_is_waited_for_too_long_ends_the_run) {
             return 0;
         });
     };
-    const pid_t child = ::fork();
-    if (child == 0) {
+    auto child = start_copy({}, [&](CopyEnds&) {
         wait();
-        ::_exit(0);
-    }
-    int status = 0;
-    ck_assert_int_eq(::waitpid(child, &status, 0), child);
-    ck_assert(WIFEXITED(status));
-    ck_assert_int_eq(WEXITSTATUS(status), 3);
+        return 0;
+    });
+    ck_assert(child.ok());
+    ck_assert_int_eq(child->wait().status, 3);
 }
 
 }  // namespace

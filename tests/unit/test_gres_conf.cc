@@ -8,14 +8,14 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <cstdio>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <set>
 
 #include "base/text.h"
 #include "directory.h"
+#include "ipc/child.h"
 #include "site/gres_conf.h"
 #include "suite.h"
 
@@ -100,20 +100,22 @@ struct Told {
 
 /// The file at which slurmd ended goes to `file`; "" = none.
 Told ask_slurmd(const std::string& directory, std::string& file) {
-    const std::string command = fmt::format("slurmd -f {0}/slurm.conf -N n1 -G 2>&1", directory);
     Told told;
     file.clear();
-    FILE* pipe = ::popen(command.c_str(), "r");
-    ck_assert(pipe != nullptr);
-    std::array<char, 4096> buffer;
-    while (::fgets(buffer.data(), buffer.size(), pipe) != nullptr) {
-        const std::string_view line = trim(buffer.data());
+    const auto output =
+        run_child({.words = {"slurmd", "-f", directory + "/slurm.conf", "-N", "n1", "-G"},
+                   .out = Stream::pipe,
+                   .err = Stream::pipe},
+                  Child::Clock::now() + std::chrono::seconds(60), std::size_t{1} << 20);
+    ck_assert(output.ok());
+    const std::string all = output->out + output->err;
+    for (const std::string_view line : split(trim(all), '\n')) {
         told.words += std::string(line) + "\n";
         constexpr std::string_view begin = "slurmd: fatal: can't stat gres.conf file ";
         if (line.starts_with(begin))
             file = line.substr(begin.size(), line.rfind(": ") - begin.size());
     }
-    told.ends = ::pclose(pipe) != 0;
+    told.ends = output->end.status != 0;
     return told;
 }
 
@@ -146,9 +148,7 @@ Told told_by_us(const std::string& directory) {
     return told;
 }
 
-std::string lacks() {
-    return ::system("command -v slurmd >/dev/null") == 0 ? "" : "slurmd is not installed";
-}
+std::string lacks() { return find_program("slurmd").empty() ? "slurmd is not installed" : ""; }
 
 void write_slurm_conf(const std::string& directory) {
     const passwd* self = ::getpwuid(::geteuid());

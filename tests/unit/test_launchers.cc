@@ -400,6 +400,17 @@ TEST(ranks_meet_at_the_first_host_and_a_port_of_the_step) {
         }
 }
 
+TEST(how_long_something_lasts_is_read_as_slurm_writes_it) {
+    const auto seconds = [](const char* text) { return parse_elapsed(text).value_or(-1); };
+    ck_assert(seconds("00:00:00") == 0 && seconds("02:03:04") == 7384);
+    ck_assert(seconds("1-02:03:04") == 86400 + 7384 && seconds("05:00") == 300);
+    ck_assert(seconds("100000-00:00:01") == 100000 * 86400.0 + 1);
+    for (const char* none : {"", "5", "1-02", "1-02:03", "1:2:3:4", "-1:00:00", "1--1:00:00", "1-",
+                             "00:00:61", "61:00:00", "100001-00:00:00", "UNLIMITED", " 00:00:01",
+                             "00:00:0x1", "9223372036854775808-00:00:00"})
+        ck_assert_msg(seconds(none) == -1, "%s", none);
+}
+
 TEST(what_is_a_host_is_no_option_and_no_word_of_a_shell) {
     for (const char* host : {"n1", "N-1.example.org", "gpu_07", "10.0.0.1", "::1", "fe80::12"})
         ck_assert_msg(is_host(host), "%s", host);

@@ -74,6 +74,10 @@ void occupy(Snapshot& s, std::vector<NodeIndex> nodes, double left_s) {
     s.jobs.push_back(std::move(runs));
 }
 
+void says(const std::string& words, std::string_view wanted) {
+    ck_assert_msg(words == wanted, "%s", words.c_str());
+}
+
 Decision decide(const Snapshot& s, const Offers& offers, std::string_view name = "arena",
                 const PolicyOptions& options = {}) {
     return std::ranges::find(policies(), name, &Policy::name)->decide(s, offers, options);
@@ -164,6 +168,28 @@ TEST(a_job_waits_for_one_leaf_where_that_ends_sooner) {
     // and where the network costs little nobody waits for it
     offers[1] = std::vector{offer_of(4, 1, {1.04, 1.04})};
     ck_assert(start_of(decide(split_cluster(300), offers), 1) != nullptr);
+}
+
+/// Two nodes of a40 that are free, and two of h100 that come free in so long.
+static Snapshot two_types(double free_in_s) {
+    Snapshot s = cluster_of(1, 1, 4);
+    s.topology = NetworkKind::flat;
+    for (const NodeIndex n : {2U, 3U}) s.nodes[n].gpu_type = "h100";
+    occupy(s, {2, 3}, free_in_s);
+    s.jobs[0].current->grid.gpu_type = "h100";
+    s.jobs.insert(s.jobs.begin(), job_of(1));
+    return s;
+}
+
+TEST(a_job_that_waits_for_a_type_says_what_of_another_is_free_now) {
+    Offer fast = offer_of(2, 1);
+    fast.grid.gpu_type = "h100";
+    const Decision waits = decide(two_types(300), {{1, std::vector{fast, offer_of(2, 4)}}});
+    ck_assert_uint_eq(waits.actions.size(), 1);
+    ck_assert(waits.actions[0].kind == ActionKind::reshape_and_wait);
+    says(waits.actions[0].reason,
+         "waits for 2x8xh100: expected to be free within 5 min, and ends sooner then than on "
+         "2x8xa40 now");
 }
 
 /// Promised by Slurm's order, which takes nodes that lie apart: the end is one that these keep.
@@ -400,10 +426,6 @@ static std::string words_of(const Snapshot& s, const Offer& own, const Offer& ot
     ck_assert(packing.place(*task, choice, placement));
     const std::vector<Action> actions{action_for(*task, placement, "")};
     return why_chosen(problem, *task, actions[0], Leftover(problem, packing, actions));
-}
-
-static void says(const std::string& words, std::string_view wanted) {
-    ck_assert_msg(words == wanted, "%s", words.c_str());
 }
 
 TEST(a_start_says_why_it_is_not_with_a_faster_shape) {

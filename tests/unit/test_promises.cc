@@ -540,7 +540,8 @@ void take_out_those_behind(const Round& round, Decision& decision, std::size_t s
             !leaves || action.kind == ActionKind::preempt || action.offer.grid == job.current->grid,
             "round %zu: job %u changes behind an ordinary job", seed, job.id);
         others_gain = others_gain || (!leaves && !job.behind_ordinary);
-        somebody_leaves = somebody_leaves || leaves;
+        somebody_leaves =
+            somebody_leaves || (leaves && action.reason.find("ordinary job") == std::string::npos);
     }
     ck_assert_msg(others_gain || !somebody_leaves,
                   "round %zu: room is made for nobody but those behind an ordinary job", seed);
@@ -569,9 +570,11 @@ TEST(an_ordinary_job_ends_no_later_than_in_slurms_order) {
         for (const JobState& job : round.snapshot.jobs) {
             behind += job.behind_ordinary ? 1 : 0;
             const auto known = before.find(job.id);
-            ck_assert_msg(!job.ordinary || (job.due_s > 0) == (known != before.end()),
+            // One that nobody knows the start of is promised that.
+            const bool is_known = job.due_s > 0 && job.due_s < now_s + year_s / 2;
+            ck_assert_msg(!job.ordinary || is_known == (known != before.end()),
                           "round %zu job %u: due %f", seed, job.id, job.due_s);
-            if (job.ordinary && job.due_s > 0) {
+            if (job.ordinary && is_known) {
                 ++promised;
                 ck_assert_msg(std::abs(job.due_s - now_s - known->second.end_s) < 2e-3,
                               "round %zu job %u: %f, but %f", seed, job.id, job.due_s - now_s,
@@ -580,7 +583,7 @@ TEST(an_ordinary_job_ends_no_later_than_in_slurms_order) {
             const bool starts =
                 after.jobs[static_cast<std::size_t>(&job - round.snapshot.jobs.data())].phase ==
                 JobPhase::running;
-            if (job.due_s > 0 && !starts) waiting.push_back(&job);
+            if (job.due_s > 0 && !starts && (is_known || !job.ordinary)) waiting.push_back(&job);
             started += starts && job.phase == JobPhase::pending ? 1 : 0;
         }
         AllInTime all(round, after, waiting);
@@ -834,7 +837,8 @@ TEST(an_ordinary_job_whose_nodes_come_free_later_is_promised_anew) {
     // Free, and Slurm does not start it: it waits for something else.
     ck_assert(due_s(2010, true, 0) > 0);
     ck_assert(due_s(2200, true, 0) == 0);
-    ck_assert(due_s(2300, false, 700) > 0);
+    ck_assert(due_s(2300, false, 700) == 0);
+    ck_assert(due_s(2900, false, 700) > 0);
 }
 
 // Its id changes whenever one of them starts.
@@ -861,6 +865,27 @@ TEST(ordinary_jobs_of_other_nodes_move_no_promise) {
         ck_assert(due_s > 0 && round.snapshot.jobs[1].due_s == due_s);
         round.snapshot.jobs.pop_back();
     }
+}
+
+// A licence that it lacks, say.
+TEST(nobody_makes_way_for_long_for_an_ordinary_job_that_slurm_does_not_start) {
+    Round round = nodes_of_four(1);
+    JobState job = job_of(2, 1000, 5000);
+    job.ordinary = true;
+    add(round, job, {offer_of(4, 1)});
+    PromiseBook book(PromiseRules{.depth = 10, .slack = slack});
+    std::vector<double> changes;  // when it gains a promise, and when it loses it
+    bool promised = false;
+    for (double at_s = 0; at_s < 10000; at_s += 10) {
+        round.snapshot.time_s = now_s + at_s;
+        book.give(round.snapshot, round.offers, round.options);
+        const bool now = round.snapshot.jobs[0].due_s > 0;
+        if (now != promised) changes.push_back(at_s);
+        promised = now;
+    }
+    // It has 120 s each time; then nobody waits for it for 600 s, 1,200 s, ...
+    const std::vector<double> wanted{0, 130, 730, 860, 2060, 2190, 4590, 4720, 9520, 9650};
+    ck_assert(changes == wanted);
 }
 
 // A long epilog, say.

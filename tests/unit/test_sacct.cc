@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include "baselines/arena_beside_slurm.h"
-#include "baselines/backfill.h"
+#include "baselines/slurm_backfill.h"
 #include "sim/history/import.h"
 #include "sim/history/report.h"
 #include "sim/simulator.h"
@@ -202,7 +202,7 @@ TEST(replay_starts_jobs_when_they_started) {
     const Workload workload = replayed(rows);
     SimulationOptions options;
     options.only_events = true;
-    const Metrics run = must(simulate(workload, "backfill", &decide_backfill, options));
+    const Metrics run = must(simulate(workload, "backfill", &decide_slurm_backfill, options));
     const Metrics was = metrics_as_recorded(workload, true);
     const ReplayError error = replay_error(workload, run, 1);
     ck_assert_int_eq(error.jobs, 3);
@@ -221,6 +221,22 @@ TEST(replay_starts_jobs_when_they_started) {
     ck_assert_int_eq(beside.restarts, 3);
 }
 
+TEST(nodes_are_kept_for_a_job_that_wants_whole_ones) {
+    // Two nodes of four GPUs: a wide job waits for both, and small ones come all the time.
+    std::string rows =
+        "1|a|a|p|x|COMPLETED|90|90|90|190|2|1|1||gres/gpu:a40=3|n1\n"
+        "2|a|a|p|x|COMPLETED|100|100|190|290|2|1|2||gres/gpu:a40=8|n[1-2]\n";
+    for (int id = 3; id < 40; ++id)
+        rows += fmt::format("{}|a|a|p|x|COMPLETED|{}|{}|{}|{}|9|1|1||gres/gpu:a40=1|n1\n", id,
+                            98 + id, 98 + id, 98 + id, 298 + id);
+    const Workload workload = replayed(rows);
+    SimulationOptions options;
+    options.only_events = true;
+    const Metrics run = must(simulate(workload, "backfill", &decide_slurm_backfill, options));
+    ck_assert(run.outcomes[1].queuing_s == 90);  // when the first one ends
+    ck_assert(run.outcomes[39 - 1].queuing_s > 90);
+}
+
 TEST(replay_keeps_the_nodes_of_a_recorded_run) {
     // One GPU is free on each node: two of one node are not.
     std::string rows;
@@ -231,7 +247,7 @@ TEST(replay_keeps_the_nodes_of_a_recorded_run) {
     const Workload workload = replayed(rows);
     SimulationOptions options;
     options.only_events = true;
-    const Metrics run = must(simulate(workload, "backfill", &decide_backfill, options));
+    const Metrics run = must(simulate(workload, "backfill", &decide_slurm_backfill, options));
     ck_assert(run.outcomes[2].queuing_s == 200);
     ck_assert(replay_error(workload, run, 1).met == 1);
 }

@@ -4,11 +4,11 @@
 // a full disk are said.
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
 
+#include "ipc/child.h"
 #include "train_cases.h"
 
 using namespace arena;
@@ -160,18 +160,17 @@ Status read_all(const CheckpointReader& reader) {
 /// Saves step 4 after 2 and 3 in a process that kills itself before operation `n`; whether it lived
 /// to the end.
 bool save_until_killed(const std::string& directory, int n) {
-    const pid_t child = fork();
-    if (child == 0) {
+    auto child = start_copy({}, [&](CopyEnds&) {
         int operation = 0;
         const Status status = write_tiny(directory, 4, [&] {
             if (operation++ == n) raise(SIGKILL);
         });
-        _exit(status ? 0 : 1);
-    }
-    int status = 0;
-    ck_assert_int_eq(waitpid(child, &status, 0), child);
-    if (WIFSIGNALED(status)) return false;
-    ck_assert_int_eq(WEXITSTATUS(status), 0);
+        return status ? 0 : 1;
+    });
+    ck_assert(child.ok());
+    const ChildEnd end = child->wait();
+    if (end.by_signal) return false;
+    ck_assert_int_eq(end.status, 0);
     return true;
 }
 

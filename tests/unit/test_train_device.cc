@@ -5,11 +5,11 @@
 // against.
 // The standard library before check.h, whose macros have names of its members.
 // clang-format off
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cmath>
+#include <csignal>
 #include <functional>
 #include <limits>
 #include <random>
@@ -23,6 +23,7 @@
 #include "train/cpu/cpu_device.h"
 #include "train/run/device_choice.h"
 
+#include "ipc/child.h"
 #include "suite.h"
 // clang-format on
 
@@ -63,15 +64,13 @@ TEST(bf16_is_the_nearest_and_ties_go_to_even) {
 
 /// The signal that ends a process that reads through the address; 0 = none does.
 int signal_of_reading(const float* address) {
-    const pid_t child = fork();
-    ck_assert_int_ge(child, 0);
-    if (child == 0) {
+    auto child = start_copy({}, [&](CopyEnds&) {
         const volatile float* p = address;
-        _exit(*p == 0 ? 0 : 1);
-    }
-    int status = 0;
-    ck_assert_int_eq(waitpid(child, &status, 0), child);
-    return WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+        return *p == 0 ? 0 : 1;
+    });
+    ck_assert(child.ok());
+    const ChildEnd end = child->wait();
+    return end.by_signal ? end.status - 128 : 0;
 }
 
 TEST(who_follows_an_address_of_the_emulated_device_is_ended) {

@@ -3,11 +3,11 @@
 // is killed, objects that are not trusted; and which process is a rank.
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -16,6 +16,7 @@
 #include <thread>
 #include <vector>
 
+#include "ipc/child.h"
 #include "tests/unit/suite.h"
 #include "watch/reader/ring_csv.h"
 #include "watch/reader/ring_reader.h"
@@ -189,20 +190,18 @@ TEST(a_big_enough_ring_loses_nothing_of_eight_writers) {
 }
 
 TEST(a_reader_outlives_its_writer) {
-    int ready[2];
-    ck_assert_int_eq(::pipe(ready), 0);
-    const pid_t child = ::fork();
-    if (child == 0) {
+    auto child = start_copy({.out = Stream::pipe}, [](const CopyEnds& ready) -> int {
         RingOwner mine = owner(6);
         mine.job = (std::uint64_t{1} << 50) + 6;
         const Ring ring = create_ring(mine, 1024);
         for (std::uint64_t i = 0;; ++i) {
             write_record(ring, record_of(i));
-            if (i == 100 && ::write(ready[1], "x", 1) != 1) ::_exit(1);
+            if (i == 100 && ::write(ready.out.get(), "x", 1) != 1) return 1;
         }
-    }
+    });
+    ck_assert(child.ok());
     char c = 0;
-    ck_assert_int_eq(::read(ready[0], &c, 1), 1);
+    ck_assert_int_eq(::read(child->out.get(), &c, 1), 1);
     auto paths = find_rings(::geteuid());
     ck_assert(paths.ok());
     std::erase_if(*paths, [](const std::string& path) {
@@ -220,8 +219,8 @@ TEST(a_reader_outlives_its_writer) {
         lost += batch.lost;
     };
     read();
-    ::kill(child, SIGKILL);
-    ::waitpid(child, nullptr, 0);
+    child->signal(SIGKILL);
+    child->wait();
     ck_assert(!reader->alive());
     ck_assert(!reader->ended());
     read();

@@ -13,7 +13,7 @@
 
 #include "base/text.h"
 #include "installed_paths.h"
-#include "reports/detached.h"
+#include "ipc/child.h"
 #include "reports/watch_preload.h"
 #include "watch/agent/agent_loop.h"
 #include "watch/agent/chief_here.h"
@@ -44,9 +44,7 @@ std::string name_of_run(const std::optional<RankId>& rank) {
 Status start_agent() {
     std::error_code failed;
     const std::string self = std::filesystem::read_symlink("/proc/self/exe", failed);
-    std::vector<std::string> variables;
-    for (char** one = ::environ; *one != nullptr; ++one) variables.emplace_back(*one);
-    return start_detached({self, "agent", "--task", std::to_string(::getpid())}, variables);
+    return start_detached({self, "agent", "--task", std::to_string(::getpid())});
 }
 
 void set_watched(bool mpi) {

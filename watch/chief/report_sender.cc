@@ -1,49 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "watch/chief/report_sender.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
-#include <spawn.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 
 #include "watch/chief/lines.h"
-
-extern char** environ;
 
 namespace arena::watch {
 namespace {
 
 constexpr int no_slurmctld = 3;  ///< exit code: an outage, as of each command of `arena`
 
-/// As a command of its own: nothing of ours blocked or ignored, nothing of ours to read or write
-/// but stderr. 0, or errno.
-int spawn(const std::vector<std::string>& words, pid_t& pid) {
-    std::vector<char*> argv;
-    for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
-    argv.push_back(nullptr);
-    posix_spawn_file_actions_t files;
-    posix_spawn_file_actions_init(&files);
-    posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
-    posix_spawn_file_actions_addopen(&files, 1, "/dev/null", O_WRONLY, 0);
-    posix_spawnattr_t attributes;
-    posix_spawnattr_init(&attributes);
-    sigset_t none, usual;
-    sigemptyset(&none);
-    sigfillset(&usual);
-    posix_spawnattr_setsigmask(&attributes, &none);
-    posix_spawnattr_setsigdefault(&attributes, &usual);
-    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-    const int error = posix_spawnp(&pid, argv.front(), &files, &attributes, argv.data(), environ);
-    posix_spawn_file_actions_destroy(&files);
-    posix_spawnattr_destroy(&attributes);
-    return error;
+/// What the agent leaves to the ranks is this command's to obey.
+std::vector<int> all_signals() {
+    std::vector<int> all;
+    for (int number = 1; number < SIGRTMIN; ++number)
+        if (number != SIGKILL && number != SIGSTOP) all.push_back(number);
+    return all;
 }
 
 }  // namespace
@@ -73,10 +48,9 @@ ReportSender::ReportSender(std::string program, double wait_s)
     : program_(std::move(program)), wait_s_(wait_s) {}
 
 ReportSender::~ReportSender() {
-    if (pid_ <= 0) return;
-    ::kill(pid_, SIGTERM);
-    while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
-    }
+    if (!child_.is_running()) return;
+    child_.signal(SIGTERM);
+    child_.wait();
 }
 
 void ReportSender::add(const SlowReport& report) {
@@ -94,15 +68,15 @@ void ReportSender::start(std::vector<LogLine>& lines) {
     said_ = waiting_.front();
     waiting_.pop_front();
     began_ = Clock::now();
-    const int error = spawn(report_command(program_, said_, wait_s_), pid_);
-    if (error != 0) {
-        pid_ = -1;
-        lines.push_back(problem(fmt::format("not reported: {}: {} cannot be started: {}",
-                                            slow_word(said_), program_, std::strerror(error)),
-                                "not_reported"));
+    auto child = start_child(
+        {.words = report_command(program_, said_, wait_s_), .not_ignored = all_signals()});
+    if (child) {
+        child_ = std::move(*child);
         return;
     }
-    ended_ = FileDescriptor(static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0)));
+    lines.push_back(problem(
+        fmt::format("not reported: {}: {} {}", slow_word(said_), program_, child.error().text),
+        "not_reported"));
 }
 
 /// Where slurmctld was not there all the time that a child waits, the report waits on: for the next
@@ -123,13 +97,10 @@ void ReportSender::take_end(int code, std::vector<LogLine>& lines) {
 
 std::vector<LogLine> ReportSender::poll() {
     std::vector<LogLine> lines;
-    if (pid_ > 0) {
-        int status = 0;
-        const pid_t ended = ::waitpid(pid_, &status, WNOHANG);
-        if (ended == 0 || (ended < 0 && errno == EINTR)) return lines;
-        pid_ = -1;
-        ended_.reset();
-        take_end(ended > 0 && WIFEXITED(status) ? WEXITSTATUS(status) : -1, lines);
+    if (child_.is_running()) {
+        const auto end = child_.wait(Clock::now());
+        if (!end) return lines;
+        take_end(end->by_signal ? -1 : end->status, lines);
     }
     if (!waiting_.empty()) start(lines);
     return lines;

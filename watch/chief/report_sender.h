@@ -4,14 +4,12 @@
 // is replaced.
 #pragma once
 
-#include <sys/types.h>
-
 #include <chrono>
 #include <deque>
 #include <string>
 #include <vector>
 
-#include "base/file_descriptor.h"
+#include "ipc/child.h"
 #include "reports/slow_report.h"
 #include "watch/chief/chief.h"
 
@@ -36,8 +34,8 @@ class ReportSender {
     /// Never blocks: takes the child's end, starts the next. Lines: what was said, what failed.
     std::vector<LogLine> poll();
     /// Readable when the child has ended: for the host's poll(2); -1: none runs, or not known.
-    [[nodiscard]] int fd() const { return ended_.get(); }
-    [[nodiscard]] bool is_idle() const { return pid_ <= 0 && waiting_.empty(); }
+    [[nodiscard]] int fd() const { return child_.ended(); }
+    [[nodiscard]] bool is_idle() const { return !child_.is_running() && waiting_.empty(); }
     [[nodiscard]] std::size_t waiting() const { return waiting_.size(); }
 
   private:
@@ -48,8 +46,7 @@ class ReportSender {
     std::string program_;
     double wait_s_;
     std::deque<SlowReport> waiting_;
-    pid_t pid_ = -1;
-    FileDescriptor ended_;
+    Child child_;
     SlowReport said_;          ///< by the child,
     Clock::time_point began_;  ///< which began then
 };

@@ -222,7 +222,7 @@ struct ClusterView {
     std::vector<CarrierView> carriers;
     std::vector<ArrayCarrierView> arrays;
     std::vector<Occupied> running;      ///< everybody's, ours too
-    std::vector<OrdinaryJob> ordinary;  ///< that wait for resources: the first of each partition
+    std::vector<OrdinaryJob> ordinary;  ///< that wait: the first ones of a partition
     double preemption_wait_s =
         40;  ///< KillWait + MessageTimeout: how long Slurm's preemption may take
     bool memory_tracked = false;  ///< memory is a consumable resource here

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// An ordinary job that waits first in its partitions: what it asks of Slurm, and how policies see
-// it, so that no decision puts off its start. Pure.
+// An ordinary job that waits among the first of its partitions: what it asks of Slurm, and how
+// policies see it, so that no decision puts off its start. Pure.
 #pragma once
 
 #include <optional>
@@ -11,6 +11,9 @@
 #include "core/cluster.h"
 
 namespace arena {
+
+/// So many of each are looked at.
+inline constexpr std::size_t ordinary_of_a_partition = 16;
 
 struct OrdinaryJob {
     JobId id = 0;

@@ -25,6 +25,7 @@ void BootBook::learn(Known& known, double now_s) {
 void BootBook::take_in(const NodeState& node, std::optional<NodePower> power, double now_s) {
     if (!power && !known_.contains(node.name)) return;
     Known& known = known_[node.name];
+    const auto before = known.learned();
     known.gpu_type = node.gpu_type;
     if (!power && node.up) {
         learn(known, now_s);
@@ -32,13 +33,15 @@ void BootBook::take_in(const NodeState& node, std::optional<NodePower> power, do
     }
     const bool sleeps_again =
         known.waking_since_s && power == NodePower::asleep && now_s <= known.seen_s + near_looks_s;
-    if (power == NodePower::unbooted || sleeps_again) known.failed_s = now_s;
+    known.unbooted = power == NodePower::unbooted;
+    if (known.unbooted || sleeps_again) known.failed_s = now_s;
     if (power == NodePower::asleep || power == NodePower::falling_asleep) known.asleep_s = now_s;
     known.seen_s = now_s;
     if (power != NodePower::waking)
         known.waking_since_s.reset();
     else if (!known.waking_since_s)
         known.waking_since_s = now_s;
+    changed_ = changed_ || known.learned() != before;
 }
 
 double BootBook::boot_s(const NodeState& node, const Known* known, double now_s) const {
@@ -51,10 +54,43 @@ double BootBook::boot_s(const NodeState& node, const Known* known, double now_s)
     return std::max(wakes ? needed_s - (now_s - *known->waking_since_s) : needed_s, 1.0);
 }
 
+/// A clock that was set back puts nothing into the future.
+void BootBook::recall(const std::vector<NodeState>& nodes, double now_s) {
+    if (recalled_.empty()) return;
+    const auto when = [&](double wall_s) {
+        return wall_s > 0 ? std::min(wall_s - epoch_s_, now_s) : -INFINITY;
+    };
+    for (const NodeState& node : nodes) {
+        const auto at = recalled_.find(node.name);
+        if (at == recalled_.end() || known_.contains(node.name)) continue;
+        const Seen& seen = at->second;
+        Known& known = known_[node.name];
+        known.gpu_type = node.gpu_type;
+        known.took_s = seen.took_s;
+        known.failed_s = when(seen.failed_s);
+        known.asleep_s = when(seen.asleep_s);
+        if (seen.waking_s > 0) known.waking_since_s = when(seen.waking_s);
+    }
+    recalled_.clear();
+}
+
+BootBook::Kept BootBook::keep() const {
+    Kept kept = recalled_;
+    const auto wall = [&](double when_s) { return std::max(when_s + epoch_s_, 0.0); };
+    for (const auto& [name, known] : known_)
+        kept[name] = {.took_s = known.took_s,
+                      .failed_s = wall(known.failed_s),
+                      .asleep_s = wall(known.asleep_s),
+                      .waking_s = wall(known.waking_since_s.value_or(-INFINITY))};
+    return kept;
+}
+
 void BootBook::new_round(ClusterView& view) {
-    if (view.power.empty() && known_.empty()) return;
     std::vector<NodeState>& nodes = view.snapshot.nodes;
     const double now_s = view.steady_s;
+    epoch_s_ = view.snapshot.time_s - now_s;
+    recall(nodes, now_s);
+    if (view.power.empty() && known_.empty()) return;
     for (NodeIndex n = 0; n < nodes.size(); ++n) {
         if (nodes[n].same_node) continue;
         const auto power = view.power.find(n);

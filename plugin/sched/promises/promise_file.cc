@@ -4,22 +4,17 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <unistd.h>
 
 #include <array>
-#include <filesystem>
 #include <optional>
 #include <string_view>
 #include <utility>
 
 #include "base/json.h"
-#include "base/text.h"
-#include "base/trusted_path.h"
 
 namespace arena {
 namespace {
 
-constexpr std::size_t most_bytes = std::size_t{64} << 20;
 constexpr std::size_t most_jobs = 1000000;
 constexpr double far_s = 1e12, most_iterations = 1e300;
 
@@ -102,7 +97,7 @@ std::string format_promises(const PromiseBook::Kept& kept) {
 }
 
 Result<PromiseBook::Kept> parse_promises(std::string_view text) {
-    const auto json = parse_json(text, {.bytes = most_bytes, .depth = 6});
+    const auto json = parse_json(text, {.depth = 6});
     if (!json) return json.error();
     std::optional<Error> error;
     const JsonFields fields(*json, "", error);
@@ -115,22 +110,6 @@ Result<PromiseBook::Kept> parse_promises(std::string_view text) {
         read_promise((*list)[i], "promises[" + std::to_string(i) + "]", error, out);
     if (error) return *error;
     return out;
-}
-
-std::string PromiseFile::path_beside(const std::string& profile_store) {
-    return (std::filesystem::path(profile_store).parent_path() / "promises.json").string();
-}
-
-Result<PromiseBook::Kept> PromiseFile::read() const {
-    std::error_code none;
-    if (!std::filesystem::exists(path_, none)) return PromiseBook::Kept{};
-    if (auto trusted = check_trusted(path_, ::geteuid()); !trusted) return trusted.error();
-    const auto text = read_regular_file(path_, most_bytes);
-    return text ? parse_promises(*text) : text.error();
-}
-
-Status PromiseFile::write(const PromiseBook::Kept& kept) const {
-    return write_file_atomic(path_, format_promises(kept), 0600);
 }
 
 }  // namespace arena

@@ -210,6 +210,7 @@ Round Intake::run(const Stopping& stopping) {
 
 /// Behind all others in the snapshot: Slurm's order is theirs by priority.
 void Intake::add_ordinary() {
+    static_assert(ordinary_of_a_partition >= most_ordinary);
     if (round_.options.order != QueueOrder::priority) return;
     for (const OrdinaryJob& job : view_.ordinary) {
         auto seen = arena::state_of(job, view_.snapshot);

@@ -15,6 +15,8 @@
 #include "plugin/sched/arrays/array_report.h"
 #include "plugin/sched/history/job_account.h"
 #include "plugin/sched/loans/loan_report.h"
+#include "plugin/sched/nodes/boot_file.h"
+#include "plugin/sched/promises/promise_file.h"
 #include "plugin/sched/round/stages.h"
 #include "policy/fabric.h"
 #include "policy/replay.h"
@@ -36,6 +38,14 @@ class Lap {
     Clock::time_point since_ = Clock::now();
 };
 
+/// Nothing where there is no such file.
+template <typename Kept>
+Result<Kept> read_state(const StateFile& file, Result<Kept> (*parse)(std::string_view)) {
+    const auto text = file.read();
+    if (!text) return text.error();
+    return *text ? parse(**text) : Kept{};
+}
+
 bool asks_to_hold(const std::string& record) {
     auto request = parse_record(record);
     return request && request->user_hold;
@@ -49,7 +59,8 @@ Scheduler::Scheduler(Host& host, Config config, std::vector<GpuType> hardware,
       books_(host, std::move(config), std::move(hardware), std::move(calibration),
              std::move(limits)),
       history_file_(HistoryFile::path_beside(books_.site.config.profile_store)),
-      promise_file_(PromiseFile::path_beside(books_.site.config.profile_store)) {}
+      promise_state_{{books_.site.config.profile_store, "promises.json"}, "what is promised"},
+      boot_state_{{books_.site.config.profile_store, "boots.json"}, "how nodes boot"} {}
 
 void Scheduler::round() {
     const auto stopping = [this] { return host_.stopping(); };
@@ -66,6 +77,7 @@ void Scheduler::round() {
     stats_.collect_ms = part.ms();
     starts_.clear();
     round_ = intake(std::move(view), books_, stopping);
+    keep_boots();
     for (const std::string& node : books_.checks.take_healthy())
         (void)close_events(node, SlowCause::compute);
     stats_.jobs_pending = round_.pending;
@@ -144,11 +156,19 @@ void Scheduler::give_promises() {
 /// Before anybody is told of them. What an observing Arena would promise binds nobody.
 void Scheduler::keep_promises() {
     if (observes(books_.site.config)) return;
-    const Status kept = promise_file_.write(books_.promises.keep());
-    if (!kept && !promises_failed_)
-        host_.log_error(kept.error().message() +
-                        ": what is promised is forgotten when slurmctld ends");
-    promises_failed_ = !kept;
+    write(promise_state_, format_promises(books_.promises.keep()));
+}
+
+void Scheduler::keep_boots() {
+    if (books_.boots.take_changed()) write(boot_state_, format_boots(books_.boots.keep()));
+}
+
+void Scheduler::write(State& state, std::string_view text) {
+    const Status written = state.file.write(text);
+    if (!written && !state.write_failed)
+        host_.log_error(fmt::format("{}: {} is forgotten when slurmctld ends",
+                                    written.error().message(), state.what));
+    state.write_failed = !written;
 }
 
 PromiseWatch::News Scheduler::look_at_promises() {
@@ -470,7 +490,8 @@ Scheduler::Kept Scheduler::keep() {
             .history = std::exchange(books_.history, {}),
             .arrays = books_.arrays.keep(),
             .promises = books_.promises.keep(),
-            .promise_watch = std::exchange(books_.promise_watch, {})};
+            .promise_watch = std::exchange(books_.promise_watch, {}),
+            .boots = books_.boots.keep()};
 }
 
 void Scheduler::take_over(Kept kept) {
@@ -482,6 +503,7 @@ void Scheduler::take_over(Kept kept) {
     for (const SlowVerdict& verdict : kept.verdicts) (void)books_.nodes.note(verdict);
     books_.loans.take_over(std::move(kept.loans));
     books_.arrays.take_over(std::move(kept.arrays));
+    books_.boots.take_over(std::move(kept.boots));
     if (kept.history) {
         books_.history = *std::move(kept.history);
         return;
@@ -494,12 +516,21 @@ void Scheduler::recall() {
     HistoryFile::Read past = history_file_.read();
     for (HistoryLine& line : past.lines) books_.history.recall(std::move(line));
     if (!past.problem.empty()) host_.log_error(past.problem);
-    if (observes(books_.site.config)) return;
-    auto promises = promise_file_.read();
-    if (!promises)
-        return host_.log_error(promises.error().message() + ": what was promised is forgotten");
-    books_.promise_watch.recall(*promises);
-    books_.promises.take_over(*std::move(promises));
+    if (!observes(books_.site.config)) recall_promises();
+    recall_boots();
+}
+
+void Scheduler::recall_promises() {
+    auto kept = read_state(promise_state_.file, parse_promises);
+    if (!kept) return host_.log_error(kept.error().message() + ": what was promised is forgotten");
+    books_.promise_watch.recall(*kept);
+    books_.promises.take_over(*std::move(kept));
+}
+
+void Scheduler::recall_boots() {
+    auto kept = read_state(boot_state_.file, parse_boots);
+    if (!kept) return host_.log_error(kept.error().message() + ": how nodes booted is forgotten");
+    books_.boots.take_over(*std::move(kept));
 }
 
 void Scheduler::note_update(const LeftUpdate& update) {

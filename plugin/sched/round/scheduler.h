@@ -11,9 +11,9 @@
 
 #include "plugin/common/shared.h"
 #include "plugin/sched/history/history_file.h"
-#include "plugin/sched/promises/promise_file.h"
 #include "plugin/sched/round/books.h"
 #include "plugin/sched/round/report.h"
+#include "store/state_file.h"
 
 namespace arena {
 
@@ -61,10 +61,12 @@ class Scheduler {
         std::vector<SlowVerdict> verdicts;
         CheckBook::Entries checks;
         LoanBook::Memory loans;
-        std::optional<JobHistory> history;  ///< none: it and promises are read from their files
+        /// None: it, promises and boots are read from their files.
+        std::optional<JobHistory> history;
         std::map<JobId, ArrayBook::Carrier> arrays;
         PromiseBook::Kept promises;
         PromiseWatch promise_watch;
+        BootBook::Kept boots;
     };
     [[nodiscard]] Kept keep();
     void take_over(Kept kept);
@@ -102,7 +104,10 @@ class Scheduler {
     void note_imposed_moves();
     void give_promises();
     void keep_promises();
+    void keep_boots();
     void recall();
+    void recall_promises();
+    void recall_boots();
     PromiseWatch::News look_at_promises();
     void end_late(const ClusterView& view);
     void keep_history();
@@ -125,9 +130,15 @@ class Scheduler {
     SchedulerStats stats_;
     Round round_;  ///< the last one, for who asks
     HistoryFile history_file_;
-    PromiseFile promise_file_;
+    /// What the next slurmctld is to know.
+    struct State {
+        StateFile file;
+        const char* what;           ///< is forgotten without the file
+        bool write_failed = false;  ///< and that was said
+    };
+    void write(State& state, std::string_view text);
+    State promise_state_, boot_state_;
     bool history_failed_ = false;                ///< and that was said
-    bool promises_failed_ = false;               ///< the same
     double promises_kept_s_ = 0;                 ///< when their file was written last
     std::map<std::string, std::string> leases_;  ///< of nodes, as last told of
     std::vector<Journal::Start> starts_;         ///< since the last round was looked at

@@ -170,16 +170,20 @@ bitstr_t* partition_nodes(const job_record_t* job) {
     return nodes;
 }
 
-std::vector<job_record_t*> first_of_each_partition(const std::vector<job_record_t*>& jobs) {
-    std::map<std::pair<const part_record_t*, std::string_view>, job_record_t*> first;
-    for (job_record_t* job : jobs) {
-        const std::string_view partitions = job->partition ? job->partition : "";
-        job_record_t*& known = first.try_emplace({job->part_ptr, partitions}, job).first->second;
-        if (std::pair(known->priority, job->job_id) < std::pair(job->priority, known->job_id))
-            known = job;
+std::vector<FirstOfPartition> first_of_each_partition(const std::vector<job_record_t*>& jobs,
+                                                      std::size_t most) {
+    std::map<std::pair<const part_record_t*, std::string_view>, std::vector<job_record_t*>> waiting;
+    for (job_record_t* job : jobs)
+        waiting[{job->part_ptr, job->partition ? job->partition : ""}].push_back(job);
+    std::vector<FirstOfPartition> list;
+    for (auto& [partition, queue] : waiting) {
+        const auto end = queue.begin() + static_cast<std::ptrdiff_t>(std::min(most, queue.size()));
+        std::partial_sort(
+            queue.begin(), end, queue.end(), [](const job_record_t* a, const job_record_t* b) {
+                return std::pair(b->priority, a->job_id) < std::pair(a->priority, b->job_id);
+            });
+        for (auto at = queue.begin(); at != end; ++at) list.push_back({*at, at == queue.begin()});
     }
-    std::vector<job_record_t*> list;
-    for (const auto& [partition, job] : first) list.push_back(job);
     return list;
 }
 

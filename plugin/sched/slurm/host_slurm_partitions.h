@@ -50,9 +50,14 @@ std::uint32_t tier_of(const std::vector<PartitionTry>& tries);
 
 /// Nodes of its partitions that schedule.
 bitstr_t* partition_nodes(const job_record_t* job);
-/// Of the jobs of each partition (or list of partitions) the one that stands first: if it does not
-/// stand before an Arena job, none of them does. Keeps the look at a long queue short.
-std::vector<job_record_t*> first_of_each_partition(const std::vector<job_record_t*>& jobs);
+struct FirstOfPartition {
+    job_record_t* job;
+    bool very_first;  ///< if it does not stand before an Arena job, none of its partition does
+};
+/// Of the jobs of each partition (or list of partitions) those that stand first, at most so many,
+/// in order. Keeps the look at a long queue short.
+std::vector<FirstOfPartition> first_of_each_partition(const std::vector<job_record_t*>& jobs,
+                                                      std::size_t most);
 /// An ordinary job that waits, but for its nodes and place.
 OrdinaryJob ordinary_job(const job_record_t* waiting, double now_s);
 

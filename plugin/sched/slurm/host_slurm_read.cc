@@ -251,13 +251,14 @@ class Reading {
   private:
     /// What is read without correcting a record; the rest follows in read_asked_nodes().
     void read_ordinary(const std::vector<job_record_t*>& waiting) {
-        for (const job_record_t* job : first_of_each_partition(waiting)) {
+        for (const auto& [job, very_first] :
+             first_of_each_partition(waiting, ordinary_of_a_partition)) {
             OrdinaryJob read = ordinary_job(job, view_.snapshot.time_s);
             const double tier = tier_size * tier_of(partition_tries(job).list);
             read.rank = tier + (queue_ ? rank_by_nice(job) : job->priority);
             read.priority = tier + job->priority;
-            ordinary_.push_back(
-                {seen_now(job), std::unique_ptr<bitstr_t, FreeBitmap>(partition_nodes(job))});
+            ordinary_.push_back({seen_now(job), very_first,
+                                 std::unique_ptr<bitstr_t, FreeBitmap>(partition_nodes(job))});
             view_.ordinary.push_back(std::move(read));
         }
     }
@@ -314,6 +315,7 @@ class Reading {
         if (view_.ordinary.empty() || job.facts.state != HostJobState::pending) return;
         const std::unique_ptr<bitstr_t, FreeBitmap> nodes(partition_nodes(record));
         for (std::size_t i = 0; i < view_.ordinary.size(); ++i) {
+            if (!ordinary_[i].very_first) continue;
             const OrdinaryJob& other = view_.ordinary[i];
             const bool before = other.priority > job.priority ||
                                 (other.priority == job.priority && other.id < submitted_as(job));
@@ -330,6 +332,7 @@ class Reading {
     std::optional<BasicQueue> queue_;
     struct Ordinary {
         Seen seen;
+        bool very_first;
         std::unique_ptr<bitstr_t, FreeBitmap> partition_nodes;
     };
     std::vector<Ordinary> ordinary_;  ///< by view_.ordinary

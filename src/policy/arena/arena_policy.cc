@@ -37,15 +37,42 @@ std::string within_words(double seconds) {
     return "weeks";
 }
 
-/// Of a choice that the task waits for: the same count in another layout, which it could have now.
-std::pair<const Choice*, const Offer*> layout_now(const Problem& problem, const Task& task,
-                                                  const Choice& waited_for,
-                                                  const Packing& packing) {
+bool is_same_count(const Choice& a, const Choice& b) {
+    return a.type == b.type && a.gpus == b.gpus;
+}
+
+/// What the task could have now in place of the choice that it waits for: the same count in another
+/// layout, else the fastest of all others.
+std::pair<const Choice*, const Offer*> shape_now(const Problem& problem, const Task& task,
+                                                 const Choice& waited_for, const Packing& packing) {
+    std::pair<const Choice*, const Offer*> fastest;
     for (const Choice& c : problem.choices(task)) {
-        if (&c == &waited_for || c.type != waited_for.type || c.gpus != waited_for.gpus) continue;
-        if (const Offer* now = packing.layout_with_room(task, c)) return {&c, now};
+        const bool is_same = is_same_count(c, waited_for);
+        const bool is_slower = fastest.first && c.iteration_s >= fastest.first->iteration_s;
+        if (&c == &waited_for || !packing.could_fit(c) || (is_slower && !is_same)) continue;
+        const Offer* now = packing.layout_with_room(task, c);
+        if (now != nullptr && is_same) return {&c, now};
+        if (now != nullptr) fastest = {&c, now};
     }
-    return {};
+    return fastest;
+}
+
+/// "" where nothing is free.
+std::string instead_of_now(const Problem& problem, const Task& task, const Prospect& prospect,
+                           const Packing& packing) {
+    const Choice& best = *prospect.best;
+    const auto [choice, now] = shape_now(problem, task, best, packing);
+    if (now == nullptr) return {};
+    if (now == problem.offers(best).front())
+        return ", and ends sooner then than on nodes that are farther apart now";
+    if (now->grid.is_uneven() && is_same_count(*choice, best))
+        return ", and ends sooner then than with the pieces that are free now";
+    const bool ends_sooner =
+        is_same_count(*choice, best) ||
+        prospect.wait_s + problem.run_s(task, best) < problem.run_s(task, *choice);
+    if (!ends_sooner) return {};
+    return fmt::format(", and ends sooner then than on {}{} now", short_form(now->grid),
+                       near_words(problem, *choice, *now));
 }
 
 std::string why_waits(const Problem& problem, const Prices& prices, const Leftover& left,
@@ -57,18 +84,9 @@ std::string why_waits(const Problem& problem, const Prices& prices, const Leftov
     if (!foreseen) return waiting_words(problem, task, prices.wanted, left);
     const Choice& best = *prospects[i].best;
     const Offer& wanted = *problem.offers(best).front();
-    std::string words =
-        fmt::format("waits for {}{}: expected to be free within {}", short_form(wanted.grid),
-                    near_words(problem, best, wanted), within_words(prospects[i].wait_s));
-    const auto [choice, now] = layout_now(problem, task, best, *left.packing);
-    if (now == &wanted)
-        words += ", and ends sooner then than on nodes that are farther apart now";
-    else if (now != nullptr)
-        words += now->grid.is_uneven()
-                     ? ", and ends sooner then than with the pieces that are free now"
-                     : fmt::format(", and ends sooner then than on {}{} now", short_form(now->grid),
-                                   near_words(problem, *choice, *now));
-    return words;
+    return fmt::format("waits for {}{}: expected to be free within {}{}", short_form(wanted.grid),
+                       near_words(problem, best, wanted), within_words(prospects[i].wait_s),
+                       instead_of_now(problem, task, prospects[i], *left.packing));
 }
 
 void say_why_chosen(const Problem& problem, const Leftover& left, std::vector<Action>& actions) {
@@ -80,13 +98,54 @@ void say_why_chosen(const Problem& problem, const Leftover& left, std::vector<Ac
     }
 }
 
+/// An ordinary job that nodes were found for, and which.
+struct ForSlurm {
+    JobId job;
+    std::vector<NodeIndex> nodes;  ///< ascending
+};
+
+/// Takes those out of the actions: Slurm starts them, on the nodes that nobody else is given.
+std::vector<ForSlurm> leave_to_slurm(const Problem& problem, std::vector<Action>& actions) {
+    std::vector<JobId> ordinary;
+    for (const Task& task : problem.tasks())
+        if (task.job->ordinary) ordinary.push_back(task.job->id);
+    std::ranges::sort(ordinary);
+    std::vector<ForSlurm> left;
+    std::erase_if(actions, [&](Action& action) {
+        if (!std::ranges::binary_search(ordinary, action.job)) return false;
+        left.push_back({action.job, std::move(action.nodes)});
+        return true;
+    });
+    return left;
+}
+
+std::vector<NodeIndex> nodes_of(const std::vector<ForSlurm>& jobs) {
+    std::vector<NodeIndex> nodes;
+    for (const ForSlurm& one : jobs) nodes.insert(nodes.end(), one.nodes.begin(), one.nodes.end());
+    std::ranges::sort(nodes);
+    nodes.erase(std::unique(nodes.begin(), nodes.end()), nodes.end());
+    return nodes;
+}
+
+/// Of a job that has to leave its nodes, ascending, and has no others now.
+std::string why_it_leaves(const JobState& job, const std::vector<ForSlurm>& ordinary) {
+    for (const ForSlurm& one : ordinary)
+        if (std::ranges::any_of(
+                job.nodes, [&](NodeIndex n) { return std::ranges::binary_search(one.nodes, n); }))
+            return fmt::format("makes room for ordinary job {}, which Slurm starts", one.job);
+    return "others make more of its GPUs";
+}
+
 /// The actions of the assignment, and what those hear that have nothing.
 Decision explain(const Problem& problem, const Prices& prices, Assignment& assignment) {
     Decision decision;
     decision.actions = std::move(assignment.actions());
+    const std::vector<ForSlurm> ordinary = leave_to_slurm(problem, decision.actions);
+    const std::vector<NodeIndex> slurms = nodes_of(ordinary);
     if (problem.options().explain || problem.options().reserve_depth > 0)
-        keep_from_slurm(problem, assignment.packing(), decision.actions);
-    const Leftover left(problem, assignment.packing(), decision.actions, assignment.keeps());
+        keep_from_slurm(problem, assignment.packing(), slurms, decision.actions);
+    Leftover left(problem, assignment.packing(), decision.actions, assignment.keeps());
+    left.slurms = slurms;
     if (problem.options().explain) say_why_chosen(problem, left, decision.actions);
     for (Action& action : reservations(problem, prices.wanted, left, assignment.given())) {
         const auto task = std::find_if(problem.tasks().begin(), problem.tasks().end(),
@@ -101,7 +160,7 @@ Decision explain(const Problem& problem, const Prices& prices, Assignment& assig
         if (task.runs()) {
             decision.actions.push_back({.kind = ActionKind::preempt,
                                         .job = task.job->id,
-                                        .reason = "others make more of its GPUs"});
+                                        .reason = why_it_leaves(*task.job, ordinary)});
             continue;
         }
         if (!prices.prospects.empty() && prices.prospects[i].scattered)

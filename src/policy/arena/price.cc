@@ -151,11 +151,13 @@ void drop_impossible(const Problem& problem, Packing alone, std::vector<double>&
     }
 }
 
-/// Ordinary jobs are Slurm's to start, and nobody makes room for who stands behind one.
+/// Nobody makes room for who stands behind an ordinary job, nor for one of those that was promised
+/// nothing.
 void set_aside(const Problem& problem, Prices& prices) {
     for (const Task& task : problem.tasks()) {
         const JobState& job = *task.job;
         if (task.runs() || !(job.ordinary || job.behind_ordinary)) continue;
+        if (job.ordinary && job.due_s > 0) continue;
         if (prices.aside.empty() && !job.ordinary) prices.aside.resize(prices.values.size());
         for (std::size_t at = task.first_choice; at < task.first_choice + task.choice_count; ++at) {
             if (!job.ordinary) prices.aside[at] = prices.values[at];

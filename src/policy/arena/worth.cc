@@ -72,7 +72,9 @@ double Worth::weight(const Task& task) const {
     const JobState& job = *task.job;
     double weight = 1;
     if (highest_priority_ > lowest_priority_) {
-        weight += (rules_.most_priority_weight - 1) * (job.priority - lowest_priority_) /
+        // that of an ordinary job may lie outside
+        const double above = std::clamp(job.priority, lowest_priority_, highest_priority_);
+        weight += (rules_.most_priority_weight - 1) * (above - lowest_priority_) /
                   (highest_priority_ - lowest_priority_);
     }
     if (is_starving(task)) weight *= rules_.starving_weight;

@@ -31,7 +31,6 @@ std::vector<std::size_t> queue_of(const Snapshot& snapshot, const Offers& offers
 /// ordinary jobs, and for the first other one of each step.
 std::vector<bool> heads_of(const Snapshot& snapshot, const std::vector<std::size_t>& queue,
                            const SlurmOrder& order, const PromiseRules& rules) {
-    constexpr std::size_t most_ordinary = Holds::most / 2;
     std::vector<bool> heads;
     std::set<std::uint32_t> steps;
     std::size_t seen = 0;
@@ -44,13 +43,6 @@ std::vector<bool> heads_of(const Snapshot& snapshot, const std::vector<std::size
     }
     while (!heads.empty() && !heads.back()) heads.pop_back();
     return heads;
-}
-
-/// Slurm starts it in a pass of its backfill. Where it has not long after it could have, it waits
-/// for something that is not seen here, and keeps nobody from anything.
-bool is_stuck(const JobState& job, const Promise& promise, double now_s) {
-    constexpr double passes_s = 120;
-    return job.ordinary && now_s > promise.latest_start_s() + passes_s;
 }
 
 /// While an elastic job moved, Slurm would give its nodes to an ordinary one that stands before it.
@@ -244,6 +236,32 @@ void PromiseBook::promise(const JobState& job, const Promise& made) {
     known.broken = broken;
 }
 
+bool PromiseBook::waits_in_vain(JobId ordinary, double now_s) const {
+    const auto known = in_vain_.find(ordinary);
+    return known != in_vain_.end() && now_s < known->second.until_s;
+}
+
+/// Slurm starts an ordinary job in a pass of its backfill. Where it has not long after it could
+/// have, the job waits for something that is not seen here, and keeps nobody from anything: for a
+/// while, and each time for twice as long.
+void PromiseBook::drop_vain(const Snapshot& snapshot) {
+    constexpr double passes_s = 120, first_s = 600, longest_s = 86400;
+    std::set<JobId> here;
+    for (const JobState& job : snapshot.jobs) {
+        if (!job.ordinary) continue;
+        here.insert(job.id);
+        const auto at = promises_.find(job.id);
+        if (at == promises_.end() || snapshot.time_s <= at->second.latest_start_s() + passes_s)
+            continue;
+        Vain& vain = in_vain_[job.id];
+        vain.until_s = snapshot.time_s + std::min(std::ldexp(first_s, vain.times), longest_s);
+        vain.times = std::min(vain.times + 1, 10);
+        promises_.erase(at);
+        changed_ = true;
+    }
+    std::erase_if(in_vain_, [&](const auto& entry) { return !here.contains(entry.first); });
+}
+
 /// Its nodes are not free as early as was reckoned: the next promise is a new one.
 void PromiseBook::forget_missed(JobId ordinary, double now_s) {
     const auto at = promises_.find(ordinary);
@@ -288,23 +306,27 @@ void PromiseBook::give(Snapshot& snapshot, const Offers& offers, const PolicyOpt
         const Availability::Start start =
             task == nullptr ? Availability::Start{} : free.in_slurm(*task);
         if (start.choice != nullptr && job.ordinary) ordinary.push_back(queue[i]);
-        if (start.choice != nullptr && start.in_s < Availability::guessed_s) {
+        const bool is_known = start.choice != nullptr && start.in_s < Availability::guessed_s;
+        if (is_known) {
             free.take(*task, start);
             if (job.ordinary && start.in_s > 0) forget_missed(job.id, snapshot.time_s);
-            if (heads[i]) promise(job, promise_of(*task, start, ahead, snapshot.time_s));
         }
+        // Others give way for an ordinary one, however late it may be.
+        const bool counts = is_known || (job.ordinary && start.choice != nullptr);
+        if (heads[i] && counts && !waits_in_vain(job.id, snapshot.time_s))
+            promise(job, promise_of(*task, start, ahead, snapshot.time_s));
         // Who stands behind one that wants its nodes has no promise, and others' are not moved.
         if (!job.ordinary) ahead.push_back(job.id);
     }
     erase_if(
         [&](const auto& entry) { return !entry.second.started && !first.contains(entry.first); });
+    drop_vain(snapshot);
     for (JobState& job : snapshot.jobs) {
-        const bool counts = job.phase == JobPhase::running || waits(job);
-        const Promise* known = counts ? find(job.id) : nullptr;
-        if (known != nullptr && !is_stuck(job, *known, snapshot.time_s)) job.due_s = known->due_s;
+        if (job.phase != JobPhase::running && !waits(job)) continue;
+        if (const Promise* known = find(job.id)) job.due_s = known->due_s;
     }
     std::erase_if(ordinary, [&](std::size_t j) {
-        return find(snapshot.jobs[j].id) != nullptr && snapshot.jobs[j].due_s == 0;
+        return waits_in_vain(snapshot.jobs[j].id, snapshot.time_s);
     });
     keep_behind_ordinary(snapshot, order, ordinary);
 }

@@ -4,8 +4,7 @@
 // where nobody knows that, with the offer that ends first, while those that run last as long as
 // their limits let them. What is promised is written into the snapshot (JobState::due_s); policies
 // keep to it. Ordinary jobs, which Slurm starts, are promised theirs without any slack, and anew
-// where their nodes come free later. Leaves out
-// on purpose: any decision.
+// where their nodes come free later. Leaves out on purpose: any decision.
 #pragma once
 
 #include <functional>
@@ -17,6 +16,9 @@
 #include "policy/order/availability.h"
 
 namespace arena {
+
+/// The first ordinary jobs that are promised an end.
+inline constexpr std::size_t most_ordinary = Holds::most / 2;
 
 struct PromiseRules {
     std::int64_t depth = 10;  ///< steps whose first job is promised an end, 0 to Holds::most
@@ -69,7 +71,8 @@ class PromiseBook {
     /// are no promises. A promise moves earlier when jobs end early; it moves later only where
     /// others stand before the job that did not when it was given, and goes where the job does not
     /// stand first of its step any more before it started; one that has started stays with the job.
-    /// Nothing is promised that rests on the end of a job of which nobody knows it. `may_have`:
+    /// Nothing is promised that rests on the end of a job of which nobody knows it, but to ordinary
+    /// jobs: others give way for these. `may_have`:
     /// jobs that nobody's promise is for, as they wait for something else than GPUs, are false.
     /// O(jobs log jobs), and for each job of the list its choices x nodes, within
     /// options.search_steps.
@@ -113,10 +116,19 @@ class PromiseBook {
                                      std::vector<JobId> ahead, double now_s) const;
     void promise(const JobState&, const Promise& made);
     void forget_missed(JobId ordinary, double now_s);
+    [[nodiscard]] bool waits_in_vain(JobId ordinary, double now_s) const;
+    void drop_vain(const Snapshot&);
 
     PromiseRules rules_;
     std::map<JobId, Promise> promises_;
     std::map<JobId, Promise> unseen_;  ///< taken over
+    /// Of ordinary jobs that Slurm did not start in time: how often, and until when nobody gives
+    /// way.
+    struct Vain {
+        int times = 0;
+        double until_s = 0;
+    };
+    std::map<JobId, Vain> in_vain_;
     PromiseCounts counts_;
     double looked_s_ = 0;
     bool changed_ = false;

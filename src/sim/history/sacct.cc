@@ -38,20 +38,7 @@ std::optional<double> limit_of(std::string_view text, bool minutes) {
         return 0;
     if (const auto number = minutes ? parse_number(text, 0, latest_s) : std::nullopt)
         return *number * minute_s;
-    double days = 0;
-    if (const std::size_t dash = text.find('-'); dash != std::string_view::npos) {
-        const auto some = parse_integer(text.substr(0, dash), 0, 100000);
-        if (!some) return std::nullopt;
-        days = static_cast<double>(*some);
-        text.remove_prefix(dash + 1);
-    }
-    double seconds = 0;
-    for (const std::string_view part : split(text, ':')) {
-        const auto number = parse_integer(part, 0, 100000);
-        if (!number) return std::nullopt;
-        seconds = seconds * 60 + static_cast<double>(*number);
-    }
-    return days * 86400 + seconds;
+    return parse_elapsed(text);
 }
 
 /// "billing=8,cpu=8,gres/gpu=4,gres/gpu:a100=4,mem=64G,node=1"; false: that is no TRES.

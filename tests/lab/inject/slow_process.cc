@@ -28,6 +28,7 @@
 #include "base/result.h"
 #include "base/text.h"
 #include "base/user_file.h"
+#include "ipc/child.h"
 #include "watch/ring/rank_id.h"
 
 namespace {
@@ -190,7 +191,6 @@ bool signal_all(const Target& target, int number) {
 
 /// Continues the target when nothing comes for a while, and when the other end is gone.
 [[noreturn]] void guard(const Target& target, int heartbeat) {
-    ::setsid();
     ::prctl(PR_SET_PDEATHSIG, 0);
     for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGTSTP}) ::signal(number, SIG_IGN);
     ::close(STDIN_FILENO);
@@ -209,18 +209,12 @@ bool signal_all(const Target& target, int number) {
 
 /// The writing end of its heartbeat.
 Result<FileDescriptor> start_guard(const Target& target) {
-    int ends[2];
-    if (::pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0)
-        return environment_error(fmt::format("no pipe: {}", ::strerrordesc_np(errno)));
-    FileDescriptor reading(ends[0]), writing(ends[1]);
-    const pid_t child = ::fork();
-    if (child < 0)
-        return environment_error(fmt::format("no second process: {}", ::strerrordesc_np(errno)));
-    if (child == 0) {
-        writing = FileDescriptor();
-        guard(target, reading.get());
-    }
-    return writing;
+    auto child = start_copy({.in = Stream::pipe, .apart = true},
+                            [&](const CopyEnds& ends) -> int { guard(target, ends.in.get()); });
+    if (!child) return child.error();
+    child->release();
+    ::fcntl(child->in.get(), F_SETFL, O_NONBLOCK);
+    return std::move(child->in);
 }
 
 // ---- turns -----------------------------------------------------------------------------------
