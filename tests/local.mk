@@ -7,7 +7,7 @@ check_LTLIBRARIES += libarena_plugin_rules.la
 libarena_plugin_rules_la_SOURCES = plugin/common/job_mark.cc plugin/common/quick_estimate.cc plugin/common/shared.cc plugin/job_submit/modify_rules.cc \
 	plugin/job_submit/submit_line.cc plugin/job_submit/observe_rules.cc plugin/job_submit/steps_limit_rules.cc plugin/job_submit/submit_rules.cc plugin/spank/controller_rules.cc plugin/spank/given.cc plugin/spank/preview.cc \
 	plugin/spank/spank_options.cc plugin/spank/watch.cc
-EXTRA_DIST += tests/unit/arena_cases.h tests/unit/directory.h tests/unit/float_arrays.h tests/unit/hostile_models.h \
+EXTRA_DIST += tests/unit/arena_cases.h tests/unit/directory.h tests/unit/full_disk.h tests/unit/float_arrays.h tests/unit/hostile_models.h \
 	tests/unit/philly.h tests/unit/planner_cases.h tests/unit/property.h tests/unit/reference_data.h tests/unit/scripted_host.h \
 	tests/unit/slowdown_cases.h tests/unit/store_cases.h tests/unit/suite.h tests/unit/train_cases.h
 

@@ -72,9 +72,9 @@ class ScriptedHost : public Host {
     ApplyResult split(JobId id, std::uint32_t, std::int64_t tasks) override {
         return note("split " + std::to_string(tasks) + " of", id);
     }
-    ApplyResult opt_out(const Shape& shape, Phase left) override {
+    ApplyResult opt_out(const Shape& shape, Phase phase) override {
         last_shape = shape;
-        return note(std::string(left == Phase::observed ? "let_go " : "opt_out ") +
+        return note(std::string(phase == Phase::observed ? "let_go " : "opt_out ") +
                         short_form(shape.offer.grid),
                     shape.job);
     }
