@@ -34,10 +34,10 @@ Status read_gpu_range(const YamlNode& node, std::string_view file, ModelRule& ou
 }
 
 Result<ModelRule> rule_of(const YamlNode& item, std::string_view file) {
-    if (const Status keys = yaml_check_keys(
+    if (const Status known = yaml_check_keys(
             item, file, {"user", "account", "partition", "name", "gpus", "model", "batch"});
-        !keys)
-        return keys.error();
+        !known)
+        return known.error();
     ModelRule rule;
     for (const auto& [key, value] :
          {std::pair("user", &rule.user), std::pair("account", &rule.account),
@@ -73,7 +73,7 @@ bool ModelRule::fits(const RuledJob& job) const {
 Result<std::vector<ModelRule>> parse_model_rules(std::string_view text, std::string_view name) {
     const Result<YamlNode> yaml = parse_yaml(text, name);
     if (!yaml) return yaml.error();
-    if (const Status keys = yaml_check_keys(*yaml, name, {"models"}); !keys) return keys.error();
+    if (const Status known = yaml_check_keys(*yaml, name, {"models"}); !known) return known.error();
     const YamlNode* list = yaml->find("models");
     if (list == nullptr || list->kind != YamlNode::Kind::sequence || list->items.empty())
         return usage_error("models: a list of {user, account, partition, name, gpus, model, batch}",

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // An observing Arena on the scripted host: what it decides stays in the shadow, what an acting one
 // held is let go, and the diary compares the two worlds.
+#include "full_disk.h"
 #include "plugin/sched/observe/observer.h"
 #include "scripted_host.h"
 #include "suite.h"
@@ -9,20 +10,26 @@ using namespace arena;
 
 namespace {
 
+void same(const std::string& got, const std::string& wanted) {
+    ck_assert_msg(got == wanted, "%s\nwanted: %s", got.c_str(), wanted.c_str());
+}
+
 struct Watching : Scene {
-    std::unique_ptr<Watched> watched;
+    Watched* watched = nullptr;  ///< the observer's
     std::unique_ptr<Observer> observer;
 
     Watching() {
         config.mode = "observe";
         node("n1", "a40", 4, 4);
         node("n2", "a40", 4, 4);
-        watched = std::make_unique<Watched>(config.profile_store);
         open();
     }
     void open() {
-        observer = std::make_unique<Observer>(host, *watched, config, load_hardware("").value(),
-                                              builtin_calibration(), PlanLimits{});
+        auto made = std::make_unique<Watched>(config.profile_store);
+        watched = made.get();
+        observer =
+            std::make_unique<Observer>(host, std::move(made), config, load_hardware("").value(),
+                                       builtin_calibration(), PlanLimits{});
     }
     /// As Slurm has an ordinary job: not held, no mark.
     JobView& waits(JobId id, Request r = request()) {
@@ -128,9 +135,64 @@ TEST(the_diary_outlives_slurmctld) {
     ck_assert(std::abs(site.watched->diary.totals().wait_actual_s - 100) < 1);
     ck_assert(std::abs(site.watched->diary.totals().gpu_actual_s - 500) < 1);
     Diary next(site.config.profile_store);
-    ck_assert_str_eq(next.recall().c_str(), "");
+    same(next.recall(), "");
     ck_assert_int_eq(next.totals().jobs, 1);
     ck_assert(next.lines() == site.watched->diary.lines());
+}
+
+TEST(a_full_disk_leaves_no_half_line) {
+    Scene scene;
+    LineFile file((scene.directory / "diary.jsonl").string(), "the diary");
+    ck_assert(file.append({"first"}));
+    const Status failed = [&] {
+        const FullDisk full(10);
+        return file.append({"does not fit any more"});
+    }();
+    ck_assert(!failed);
+    ck_assert_msg(failed.error().message().find("cannot write the diary: File too large") !=
+                      std::string::npos,
+                  "%s", failed.error().message().c_str());
+    ck_assert(file.append({"second"}));
+    std::vector<std::string> lines;
+    same(file.read([&](std::string_view line) { lines.emplace_back(line); }), "");
+    ck_assert(lines == std::vector<std::string>({"first", "second"}));
+}
+
+TEST(the_diary_stays_within_its_size) {
+    Scene scene;
+    const auto path = scene.directory / "diary.jsonl";
+    LineFile file(path.string(), "the diary", 1000);
+    for (int i = 0; i < 100; ++i) ck_assert(file.append({std::string(98, 'x')}));
+    ck_assert(!std::filesystem::exists(path) || std::filesystem::file_size(path) <= 1100);
+    ck_assert(std::filesystem::file_size(path.string() + ".1") <= 1100);
+}
+
+TEST(a_job_that_no_round_has_a_plan_for_is_left_out_once_it_is_over) {
+    Watching site;
+    site.config.gpu_types.clear();  // none has a hardware entry
+    site.open();
+    site.waits(1);
+    site.pass(10);
+    site.slurm_starts(1, 0, 4);
+    site.pass(10);
+    site.slurm_ends(1);
+    site.pass(Shadow::gives_up_s - 60);
+    ck_assert(site.watched->shadow.line(1) && site.watched->shadow.counts().left_out == 0);
+    site.pass(120);
+    ck_assert(!site.watched->shadow.line(1));
+    ck_assert_int_eq(site.watched->shadow.counts().left_out, 1);
+    ck_assert(!site.watched->shadow.has_jobs());
+    ck_assert_int_eq(site.watched->diary.totals().jobs, 0);
+}
+
+TEST(a_job_that_is_cancelled_while_it_waits_is_planned_no_more) {
+    Watching site;
+    site.waits(1);
+    ck_assert(site.would_start(1));
+    site.host.view.jobs.clear();
+    site.pass(10);
+    ck_assert(!site.watched->shadow.has_jobs());
+    ck_assert_int_eq(site.watched->diary.totals().jobs, 0);
 }
 
 TEST(a_shadow_run_lasts_as_long_as_the_real_one_by_its_shape) {
@@ -183,20 +245,19 @@ TEST(only_an_acting_arenas_holds_are_taken) {
 TEST(words_say_when_and_on_what) {
     DiaryLine line;
     line.actual = {1000, 0, "4xa40", 0};
-    ck_assert_str_eq(words_of(line, 1060).c_str(),
-                     "would still wait; Slurm started it 60 s ago on 4xa40");
+    same(words_of(line, 1060), "would still wait; Slurm started it 60 s ago on 4xa40");
     line.planned = {1005, 0, "4xa40", 0};
-    ck_assert_str_eq(words_of(line, 1060).c_str(), "would have started at the same time on 4xa40");
+    same(words_of(line, 1060), "would have started at the same time on 4xa40");
     line.planned = {1600, 0, "8xa100", 0};
-    ck_assert_str_eq(words_of(line, 1600).c_str(),
-                     "would have started 10.0 min later on 8xa100 (Slurm: 4xa40)");
+    same(words_of(line, 1600), "would have started 10.0 min later on 8xa100 (Slurm: 4xa40)");
     line.actual = {};
-    ck_assert_str_eq(words_of(line, 1720).c_str(),
-                     "would have started 2.0 min ago on 8xa100; Slurm has it wait");
+    same(words_of(line, 1720), "would have started 2.0 min ago on 8xa100; Slurm has it wait");
 }
 
 TEST(a_line_of_the_diary_reads_back_and_nonsense_does_not) {
-    DiaryLine line{.job = 7, .uid = 1000, .name = "a", .account = "b", .partition = "c"};
+    DiaryLine line;
+    line.job = 7, line.uid = 1000;
+    line.name = "a", line.account = "b", line.partition = "c";
     line.as_if = true;
     line.actual = {10, 20, "4xa40", 40};
     line.planned = {5, 9, "1xa100", 4};
@@ -206,3 +267,5 @@ TEST(a_line_of_the_diary_reads_back_and_nonsense_does_not) {
     for (const char* text : {"", "{}", "[]", "{\"job\":1}", "{\"job\":0,\"actual\":3}"})
         ck_assert(!parse_diary_line(text));
 }
+
+int main() { return arena::test::run_suite(); }

@@ -76,7 +76,14 @@ Status LineFile::append(const std::vector<std::string>& lines) {
     if (fd.get() < 0) return failed("cannot open");
     if (!is_ours(fd.get()))
         return environment_error("is not a file of SlurmUser's alone (0600): remove it", path_);
-    if (!write_all(fd.get(), text)) return failed("cannot write");
+    struct stat before {};
+    const bool is_sized = ::fstat(fd.get(), &before) == 0;
+    if (!write_all(fd.get(), text)) {
+        Status why = failed("cannot write");
+        // Half a line would spoil the next one.
+        if (is_sized) (void)!::ftruncate(fd.get(), before.st_size);
+        return why;
+    }
     struct stat info {};
     const bool full =
         ::fstat(fd.get(), &info) == 0 && static_cast<std::size_t>(info.st_size) >= most_bytes_;

@@ -319,6 +319,8 @@ class HostReader {
     virtual ClusterView collect(const KnowsRecord& knows) = 0;
     /// Second of the newest change to any job or node; lock-free.
     virtual std::int64_t last_change() = 0;
+    /// Whether Slurm itself, starting a released job, keeps the segments of its plan whole.
+    [[nodiscard]] virtual bool keeps_segments() const = 0;
 };
 
 /// Why a running job is told to save its state, and what its next start obeys.
@@ -386,8 +388,6 @@ class HostJobs {
         double start_s;
     };
     virtual void set_expected_starts(const std::vector<Expected>&) = 0;
-    /// Whether Slurm itself, starting a released job, keeps the segments of its plan whole.
-    [[nodiscard]] virtual bool keeps_segments() const = 0;
     /// Rewrites and starts on exactly `nodes`; see ApplyOutcome for what a failure leaves.
     virtual ApplyResult start(const Shape&, const std::vector<std::string>& nodes) = 0;
     /// Rewrites and releases at the job's place in the queue: Slurm reserves for it.

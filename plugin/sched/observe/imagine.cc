@@ -65,7 +65,8 @@ ClusterView Shadow::imagine(ClusterView real) {
     occupy(real);
     start_released(real);
     for (NodeState& node : real.snapshot.nodes) {
-        if (node.free_gpus < 0) overlap_gpu_s_ += static_cast<double>(-node.free_gpus) * past_s;
+        if (node.free_gpus < 0)
+            counts_.overlap_gpu_s += static_cast<double>(-node.free_gpus) * past_s;
         node.free_gpus = node.up ? std::max<std::int64_t>(node.free_gpus, 0) : 0;
         node.free_cpus = std::max<std::int64_t>(node.free_cpus, 0);
         node.free_memory_mb = std::max<std::int64_t>(node.free_memory_mb, 0);

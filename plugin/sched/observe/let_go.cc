@@ -33,6 +33,8 @@ void take_grid(Shape& shape, const Offer& offer, const Request& request) {
 }  // namespace
 
 void let_go(const ClusterView& slurms, Books& books, Host& slurm) {
+    for (const CarrierView& carrier : slurms.carriers)
+        if (!carrier.finished && carrier.node.empty()) slurm.end_carrier(carrier.id);
     for (const JobView& job : slurms.jobs) {
         if (job.changing || !plannable(job.facts)) continue;
         const SharedRequest wanted = books.requests.get(job.id, job.record, job.comment);

@@ -35,15 +35,15 @@ Config observing(Config config) {
     return config;
 }
 
-Observer::Observer(Host& slurm, Watched& watched, const Config& config,
+Observer::Observer(Host& slurm, std::unique_ptr<Watched> watched, const Config& config,
                    std::vector<GpuType> hardware, Calibration calibration, PlanLimits limits)
     : slurm_(slurm),
-      watched_(watched),
-      host_(slurm, watched.shadow),
+      watched_(std::move(watched)),
+      host_(slurm, watched_->shadow),
       scheduler_(host_, observing(config), std::move(hardware), std::move(calibration),
                  std::move(limits)) {
     host_.let_go = [this](const ClusterView& slurms) {
-        arena::let_go(slurms, scheduler_.own_books(), slurm_);
+        arena::let_go(slurms, scheduler_.books(), slurm_);
     };
 }
 
@@ -60,22 +60,29 @@ void Observer::note_work() {
         if (planned == round.planned.end()) continue;
         Shadow::Work work;
         work.remaining_iterations = job.remaining_iterations;
-        const auto grid = watched_.shadow.actual_grid(job.id);
+        const auto grid = watched_->shadow.actual_grid(job.id);
         if (grid && planned->second.offers)
             work.actual_iteration_s = iteration_s_on(*grid, planned->second.offers);
         work.restart_s = round.options.restart.seconds(job.current ? job.current->grid.gpus() : 1);
-        watched_.shadow.note_work(job.id, work);
+        watched_->shadow.note_work(job.id, work);
     }
 }
 
 void Observer::tell() {
     const double now_s = scheduler_.last_round().view.snapshot.time_s;
-    for (const DiaryLine& line : watched_.shadow.take_told())
-        scheduler_.tell(line.job, line.uid, "observed", words_of(line, now_s));
+    const Shadow::News news = watched_->shadow.take_news();
+    for (const std::string& start : news.starts) slurm_.log_info(start);
+    if (!news.problem.empty()) slurm_.log_error(news.problem);
+    for (const DiaryLine& line : news.both)
+        scheduler_.books().history.add({.at_s = now_s,
+                                        .job = line.job,
+                                        .uid = line.uid,
+                                        .state = "observed",
+                                        .text = words_of(line, now_s)});
 }
 
 Json Observer::json_of(JobId job) const {
-    const auto line = watched_.shadow.line(job);
+    const auto line = watched_->shadow.line(job);
     if (!line) return nullptr;
     Json json = to_json(*line);
     json["words"] = words_of(*line, scheduler_.last_round().view.snapshot.time_s);
@@ -84,8 +91,9 @@ Json Observer::json_of(JobId job) const {
 
 Json Observer::json(bool jobs, std::optional<std::uint32_t> uid) const {
     const double now_s = scheduler_.last_round().view.snapshot.time_s;
-    Json json = to_json(watched_.diary.totals());
-    json["overlap_gpu_s"] = watched_.shadow.overlap_gpu_s();
+    Json json = to_json(watched_->diary.totals());
+    json["overlap_gpu_s"] = watched_->shadow.counts().overlap_gpu_s;
+    json["left_out"] = watched_->shadow.counts().left_out;
     std::int64_t open = 0;
     Json lines = Json::array();
     const auto add = [&](const DiaryLine& line) {
@@ -94,11 +102,11 @@ Json Observer::json(bool jobs, std::optional<std::uint32_t> uid) const {
         if (shown && lines.size() < latest_lines)
             lines.push_back({{"job", line.job}, {"uid", line.uid}, {"words", words}});
     };
-    watched_.shadow.visit([&](const DiaryLine& line) {
+    watched_->shadow.visit([&](const DiaryLine& line) {
         ++open;
         add(line);
     });
-    const auto& past = watched_.diary.lines();
+    const auto& past = watched_->diary.lines();
     for (auto at = past.rbegin(); at != past.rend() && lines.size() < latest_lines; ++at) add(*at);
     json["open"] = open;
     json["lines"] = std::move(lines);

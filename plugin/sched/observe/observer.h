@@ -3,6 +3,8 @@
 // diary, and what is told of it.
 #pragma once
 
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,7 +14,7 @@
 
 namespace arena {
 
-/// What outlives a reading of arena.yaml.
+/// What outlives a reading of arena.yaml by which Arena goes on observing.
 struct Watched {
     explicit Watched(const std::string& profile_store) : diary(profile_store) {}
     Watched(const Watched&) = delete;
@@ -26,15 +28,24 @@ Config observing(Config config);
 
 class Observer {
   public:
-    /// slurm and watched outlive it.
-    Observer(Host& slurm, Watched& watched, const Config& config, std::vector<GpuType> hardware,
-             Calibration calibration, PlanLimits limits);
+    /// slurm outlives it.
+    Observer(Host& slurm, std::unique_ptr<Watched> watched, const Config& config,
+             std::vector<GpuType> hardware, Calibration calibration, PlanLimits limits);
 
     [[nodiscard]] Scheduler& scheduler() { return scheduler_; }
     [[nodiscard]] bool has_work() { return host_.has_work(); }
     /// Something would end now.
-    [[nodiscard]] bool is_due(double now_s) const { return watched_.shadow.is_due(now_s); }
+    [[nodiscard]] bool is_due(double now_s) const { return watched_->shadow.is_due(now_s); }
     void round();
+    /// Before it ends, for the next one.
+    struct Kept {
+        std::unique_ptr<Watched> watched;
+        Scheduler::Kept scheduler;
+    };
+    [[nodiscard]] Kept keep() {
+        Scheduler::Kept kept = scheduler_.keep();
+        return {std::move(watched_), std::move(kept)};
+    }
 
     /// A member "observe" for the documents of the socket: of one job, and of all; `jobs`: with the
     /// words of single jobs, of `uid` alone where it is one.
@@ -46,7 +57,7 @@ class Observer {
     void tell();
 
     Host& slurm_;
-    Watched& watched_;
+    std::unique_ptr<Watched> watched_;
     ObservingHost host_;
     Scheduler scheduler_;
 };

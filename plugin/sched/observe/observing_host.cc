@@ -12,9 +12,7 @@ constexpr const char* only_observes = "Arena only observes (mode: observe in are
 ClusterView ObservingHost::collect(const KnowsRecord& knows) {
     ClusterView real = slurm_.collect(knows);
     let_go(real);
-    ClusterView shown = shadow_.imagine(std::move(real));
-    for (const std::string& line : shadow_.take_log()) slurm_.log_info(line);
-    return shown;
+    return shadow_.imagine(std::move(real));
 }
 
 ApplyResult ObservingHost::hold_again(JobId id, std::uint32_t) {

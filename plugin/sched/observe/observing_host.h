@@ -53,8 +53,10 @@ class ObservingHost : public Host {
     std::string guard(const std::string&, const LoanFacts::Guard&) override;
     std::string save_nodes() override { return {}; }
     CarrierStart start_carrier(const CarrierSpec&) override;
-    void end_carrier(JobId) override {}
-    bool may_profile_as(std::uint32_t) override { return false; }
+    /// Of an acting Arena: a job of its own, which nobody needs any more.
+    void end_carrier(JobId id) override { slurm_.end_carrier(id); }
+    /// So that an acting Arena's runs are known; observing() keeps others from starting.
+    bool may_profile_as(std::uint32_t uid) override { return slurm_.may_profile_as(uid); }
     Started start_array(const ArrayCarrierSpec&) override;
     void end_array(JobId, bool) override {}
     bool leave_array(JobId, const std::vector<JobId>&, const Move&, bool) override { return false; }

@@ -58,7 +58,7 @@ void Shadow::run(Job& job, const Shape& shape, const std::vector<std::string>& n
     if (run.start_s == 0) run.start_s = now_s_;
     run.grid = short_form(shape.offer.grid);
     job.ends_s = end_of(job);
-    log_.push_back(
+    news_.starts.push_back(
         fmt::format("observing: JobId={} would start now on {}", job.line.job, run.grid));
 }
 
@@ -124,6 +124,7 @@ void Shadow::note_work(JobId id, const Work& work) {
     if (job == nullptr) return;
     const double known_s = job->work.actual_iteration_s;
     job->work = work;
+    job->considered_s = now_s_;
     if (work.actual_iteration_s <= 0) job->work.actual_iteration_s = known_s;
     if (job->planned == Planned::runs) job->ends_s = end_of(*job);
 }
@@ -188,7 +189,7 @@ void Shadow::tell() {
     for (auto& [id, job] : jobs_) {
         const bool both = job.line.actual.start_s > 0 && job.line.planned.start_s > 0;
         if (!both || std::exchange(job.told, true)) continue;
-        told_.push_back(job.line);
+        news_.both.push_back(job.line);
     }
 }
 
@@ -204,9 +205,34 @@ void Shadow::close() {
         }
         const DiaryLine& line = job.line;
         if (job.planned == Planned::over && line.actual.start_s > 0 && line.planned.start_s > 0)
-            if (const Status kept = diary_.write(line); !kept)
-                log_.push_back(kept.error().message());
+            write(line);
         at = jobs_.erase(at);
+    }
+    leave_out();
+}
+
+void Shadow::write(const DiaryLine& line) {
+    const Status kept = diary_.write(line);
+    if (!kept && !write_failed_)
+        news_.problem = kept.error().message() + ": it is forgotten when slurmctld ends";
+    write_failed_ = !kept;
+}
+
+/// Who is over in reality waits in the plan for its turn, but not for ever.
+void Shadow::leave_out() {
+    std::vector<std::pair<double, JobId>> behind;  // by their ends
+    for (const auto& [id, job] : jobs_) {
+        if (job.actual != Actual::over) continue;
+        if (job.planned == Planned::waits || job.planned == Planned::released)
+            behind.emplace_back(job.line.actual.end_s, id);
+    }
+    std::sort(behind.begin(), behind.end());
+    const std::size_t over = behind.size() - std::min(behind.size(), most_behind);
+    for (std::size_t i = 0; i < behind.size(); ++i) {
+        const double known_s = std::max(behind[i].first, jobs_.at(behind[i].second).considered_s);
+        if (i >= over && now_s_ - known_s < gives_up_s) continue;
+        jobs_.erase(behind[i].second);
+        ++counts_.left_out;
     }
 }
 

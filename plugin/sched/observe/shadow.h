@@ -25,12 +25,6 @@ class Shadow {
     /// Slurm's cluster -> the one that the round is to see, at its time.
     ClusterView imagine(ClusterView real);
 
-    /// Arena acts meanwhile: what is under way has no end to compare.
-    void forget() {
-        jobs_.clear();
-        since_s_ = now_s_ = 0;
-    }
-
     // What the round does to jobs.
     ApplyResult start(const Shape& shape, const std::vector<std::string>& nodes);
     ApplyResult release(const Shape& shape);
@@ -56,13 +50,23 @@ class Shadow {
     [[nodiscard]] std::optional<DiaryLine> line(JobId id) const;
     /// visit(line) of all that are not over in both worlds.
     void visit(const std::function<void(const DiaryLine&)>& visit) const;
-    /// GPU seconds that the plan used of GPUs which Slurm had given to others meanwhile.
-    [[nodiscard]] double overlap_gpu_s() const { return overlap_gpu_s_; }
-    /// Starts since this was last asked, as words for the log.
-    [[nodiscard]] std::vector<std::string> take_log() { return std::exchange(log_, {}); }
-    /// Jobs that have started in both worlds since this was last asked.
-    [[nodiscard]] std::vector<DiaryLine> take_told() { return std::exchange(told_, {}); }
-    [[nodiscard]] const Diary& diary() const { return diary_; }
+    struct Counts {
+        /// GPU seconds that the plan used of GPUs which Slurm had given to others meanwhile.
+        double overlap_gpu_s = 0;
+        /// Jobs that ran, and that the plan never started: for gives_up_s no round had a plan for
+        /// them, or more than most_behind of them waited.
+        std::int64_t left_out = 0;
+    };
+    static constexpr double gives_up_s = 600;
+    static constexpr std::size_t most_behind = 1000;
+    [[nodiscard]] const Counts& counts() const { return counts_; }
+    struct News {
+        std::vector<std::string> starts;  ///< words for the log
+        std::string problem;              ///< why the diary is not written, once each time
+        std::vector<DiaryLine> both;      ///< of jobs that have started in both worlds
+    };
+    /// Since this was last asked.
+    [[nodiscard]] News take_news() { return std::exchange(news_, {}); }
 
   private:
     enum class Actual { waits, runs, over };
@@ -90,6 +94,7 @@ class Shadow {
         JobMark mark;
         std::int64_t done = 0;  ///< iterations when that began
         Work work;
+        double considered_s = 0;  ///< when a round last had a plan for it
         DiaryLine line;
         bool told = false;  ///< that it has started in both worlds
     };
@@ -106,6 +111,8 @@ class Shadow {
     void end_due(double now_s);
     void tell();
     void close();
+    void write(const DiaryLine& line);
+    void leave_out();
     [[nodiscard]] double end_of(const Job& job) const;
     void put_back(ClusterView& view);
     void occupy(ClusterView& view);
@@ -121,9 +128,9 @@ class Shadow {
     double now_s_ = 0;
     std::vector<std::vector<NodeIndex>> sets_;  ///< of the last view
     std::map<std::pair<std::string, std::string>, NodeIndex> nodes_;
-    double overlap_gpu_s_ = 0;
-    std::vector<std::string> log_;
-    std::vector<DiaryLine> told_;
+    Counts counts_;
+    bool write_failed_ = false;
+    News news_;
 };
 
 }  // namespace arena

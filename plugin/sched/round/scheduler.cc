@@ -542,14 +542,6 @@ void Scheduler::note_update(const LeftUpdate& update) {
     books_.blocked.forgive(update.job);
 }
 
-void Scheduler::tell(JobId job, std::uint32_t uid, std::string state, std::string text) {
-    books_.history.add({.at_s = round_.view.snapshot.time_s,
-                        .job = job,
-                        .uid = uid,
-                        .state = std::move(state),
-                        .text = std::move(text)});
-}
-
 void Scheduler::forget_times() {
     stats_.timed_rounds = 0;
     stats_.max_ms = stats_.total_ms = 0;

@@ -46,10 +46,6 @@ class Scheduler {
     }
     /// The next round is to come as soon as one may.
     [[nodiscard]] bool hurries() const { return books_.loans.hurries(); }
-    /// What somebody else has to say of a job, beside its state.
-    void tell(JobId job, std::uint32_t uid, std::string state, std::string text);
-    /// For let_go().
-    [[nodiscard]] Books& own_books() { return books_; }
     /// In place of a round, where Arena is off: what is lent goes back in time, no more.
     void keep_deadlines();
 
@@ -88,7 +84,7 @@ class Scheduler {
         return arena::history_json(books_, job, asker);
     }
     /// What is shown to everybody: plugin/sched/live.
-    [[nodiscard]] const Books& books() const { return books_; }
+    [[nodiscard]] Books& books() { return books_; }
     [[nodiscard]] const Round& last_round() const { return round_; }
     [[nodiscard]] const SchedulerStats& stats() const { return stats_; }
     /// `arena slowdown`: of `word`, a job or a node. Whether who asks may is asked before.

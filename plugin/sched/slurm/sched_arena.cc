@@ -62,7 +62,7 @@ class Plugin {
     void run() noexcept;
     bool controller_is_ready();
     void load();
-    void observe(const SiteTables& tables, Scheduler::Kept seen);
+    void observe(const SiteTables& tables, Observer::Kept seen);
     bool layout_is_sound();
     void wait_for_event();
     bool round_is_due();
@@ -90,11 +90,13 @@ class Plugin {
     std::unique_ptr<Host> host_;
     /// Who acts. Where Arena observes it makes no rounds: it keeps what was promised and lent.
     std::unique_ptr<Scheduler> scheduler_;
-    std::unique_ptr<Watched> watched_;  ///< since Arena first observed
     std::unique_ptr<Observer> observer_;
     Config config_;
-    std::string config_path_;
-    std::string config_sum_;  ///< of the file in force, for the doctor
+    /// The file in force, for the doctor.
+    struct ConfigFile {
+        std::string path, sum;
+    };
+    ConfigFile config_file_;
     SocketServer socket_;
     std::vector<std::uint32_t> loan_users_;  ///< uids
     bool off_ = false, woken_ = false;
@@ -222,14 +224,14 @@ std::optional<SiteTables> read_site(bool has_one, std::string& path) {
 /// On failure the old ones stay.
 void Plugin::load() {
     std::string path = config_path_beside(slurm_conf.slurm_conf);
-    config_path_ = path;
+    config_file_.path = path;
     std::optional<SiteTables> tables = read_site(scheduler_ != nullptr, path);
     if (!tables) return;
     config_ = std::move(tables->config);
     const auto sum = config_sum(path);
-    config_sum_ = sum ? *sum : std::string();
+    config_file_.sum = sum ? *sum : std::string();
     Scheduler::Kept kept = scheduler_ ? scheduler_->keep() : Scheduler::Kept{};
-    Scheduler::Kept seen = observer_ ? observer_->scheduler().keep() : Scheduler::Kept{};
+    Observer::Kept seen = observer_ ? observer_->keep() : Observer::Kept{};
     observer_.reset();
     scheduler_.reset();
     unsound_ = false;
@@ -240,10 +242,7 @@ void Plugin::load() {
     if (!layout_is_sound()) return;
     off_ = !config_.enabled;
     faults_.clear();
-    if (mode == HostMode::observes)
-        observe(*tables, std::move(seen));
-    else if (watched_)
-        watched_->shadow.forget();
+    if (mode == HostMode::observes) observe(*tables, std::move(seen));
     scheduler_ = std::make_unique<Scheduler>(*host_, config_, std::move(tables->hardware),
                                              std::move(tables->calibration), plan_limits());
     scheduler_->take_over(std::move(kept));
@@ -257,15 +256,15 @@ void Plugin::load() {
 }
 
 /// What was seen before stays known.
-void Plugin::observe(const SiteTables& tables, Scheduler::Kept seen) {
-    if (!watched_) {
-        watched_ = std::make_unique<Watched>(config_.profile_store);
-        if (const std::string problem = watched_->diary.recall(); !problem.empty())
+void Plugin::observe(const SiteTables& tables, Observer::Kept seen) {
+    if (!seen.watched) {
+        seen.watched = std::make_unique<Watched>(config_.profile_store);
+        if (const std::string problem = seen.watched->diary.recall(); !problem.empty())
             error("arena: %s", problem.c_str());
     }
-    observer_ = std::make_unique<Observer>(*host_, *watched_, config_, tables.hardware,
-                                           tables.calibration, plan_limits());
-    observer_->scheduler().take_over(std::move(seen));
+    observer_ = std::make_unique<Observer>(*host_, std::move(seen.watched), config_,
+                                           tables.hardware, tables.calibration, plan_limits());
+    observer_->scheduler().take_over(std::move(seen.scheduler));
 }
 
 PlanLimits Plugin::plan_limits() const {
@@ -418,8 +417,9 @@ std::vector<Verb> Plugin::verbs(const Asker& asker) {
         {.name = "config",
          .answer =
              [this](std::string_view) {
-                 return dump_json(
-                            {{"schema_version", 1}, {"path", config_path_}, {"sum", config_sum_}}) +
+                 return dump_json({{"schema_version", 1},
+                                   {"path", config_file_.path},
+                                   {"sum", config_file_.sum}}) +
                         "\n";
              }},
         {.name = "array list",
