@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // What parse_sacct() takes has no more jobs than lines, each of them a job with a place in the
-// file. also: src/sim/history/sacct.cc
+// file.
+//
+// also: src/sim/history/sacct.cc
 #include <algorithm>
 
 #include "fuzz.h"

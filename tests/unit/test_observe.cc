@@ -225,6 +225,18 @@ TEST(who_is_held_by_an_acting_arena_is_let_go_and_who_opted_out_stays_so) {
     }));
 }
 
+TEST(a_profile_run_that_waits_is_cancelled_and_one_that_runs_is_not) {
+    Watching site;
+    CarrierView waits, runs, others;
+    waits.id = 50, runs.id = 51, others.id = 52;
+    waits.user_id = runs.user_id = site.observer->scheduler().books().profiles.user().id;
+    others.user_id = waits.user_id + 1;
+    runs.node = "n1";
+    site.host.view.carriers = {waits, runs, others};
+    site.pass(10);
+    same(join(site.host.calls, "; "), "end carrier 50");
+}
+
 TEST(only_an_acting_arenas_holds_are_taken) {
     JobFacts facts;
     ck_assert(classify_observed(facts) == Step::none);  // waits, unheld: Slurm's

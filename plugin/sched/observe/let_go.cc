@@ -33,8 +33,11 @@ void take_grid(Shape& shape, const Offer& offer, const Request& request) {
 }  // namespace
 
 void let_go(const ClusterView& slurms, Books& books, Host& slurm) {
-    for (const CarrierView& carrier : slurms.carriers)
-        if (!carrier.finished && carrier.node.empty()) slurm.end_carrier(carrier.id);
+    const ServiceUser& user = books.profiles.user();
+    for (const CarrierView& carrier : slurms.carriers) {
+        const bool is_ours = user.known && carrier.user_id == user.id;
+        if (is_ours && !carrier.finished && carrier.node.empty()) slurm.end_carrier(carrier.id);
+    }
     for (const JobView& job : slurms.jobs) {
         if (job.changing || !plannable(job.facts)) continue;
         const SharedRequest wanted = books.requests.get(job.id, job.record, job.comment);
