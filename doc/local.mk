@@ -9,4 +9,4 @@ dist_man_MANS += \
 	doc/man/sched_arena.8 \
 	doc/man/spank_arena.8 \
 	# end
-EXTRA_DIST += doc/live.png doc/arrays.md doc/benchmarks.md doc/containers.md doc/design.md doc/policies.md doc/sbatch-options.md doc/slurm-versions.md
+EXTRA_DIST += doc/live.png doc/arrays.md doc/benchmarks.md doc/containers.md doc/design.md doc/policies.md doc/sbatch-options.md doc/site.md doc/slurm-versions.md

@@ -85,6 +85,7 @@ libarena_spank_la_LDFLAGS = -avoid-version -shared
 
 job_submit_arena_sources = \
 	plugin/job_submit/job_submit_arena.cc \
+	plugin/job_submit/observe_rules.h plugin/job_submit/observe_rules.cc \
 	plugin/job_submit/submit_rules.h plugin/job_submit/submit_rules.cc \
 	plugin/job_submit/modify_rules.h plugin/job_submit/modify_rules.cc \
 	plugin/job_submit/submit_line.h plugin/job_submit/submit_line.cc \

@@ -74,6 +74,7 @@ site_sources = \
 	src/site/gpu_facts.h src/site/gpu_facts.cc \
 	src/site/gres_conf.h src/site/gres_conf.cc \
 	src/site/kept_config.h src/site/kept_config.cc \
+	src/site/model_rules.h src/site/model_rules.cc \
 	src/site/plugin_dir.h src/site/plugin_dir.cc \
 	src/site/plugin_version.h src/site/plugin_version.cc \
 	src/site/slurm_conf.h src/site/slurm_conf.cc \
@@ -91,6 +92,7 @@ request_sources = \
 	src/request/resolver.h src/request/resolver.cc \
 	src/request/request.h src/request/request.cc \
 	src/request/script_programs.h src/request/script_programs.cc \
+	src/request/script_training.h src/request/script_training.cc \
 	# end
 request_libs = libarena_request.la $(site_libs)
 

@@ -5,9 +5,9 @@ LDADD = libarena_sched_logic.la libarena_plugin_rules.la libarena_arrays.la liba
 # The rules of the plug-ins, which their Slurm-facing files call.
 check_LTLIBRARIES += libarena_plugin_rules.la
 libarena_plugin_rules_la_SOURCES = plugin/common/job_mark.cc plugin/common/quick_estimate.cc plugin/common/shared.cc plugin/job_submit/modify_rules.cc \
-	plugin/job_submit/submit_line.cc plugin/job_submit/steps_limit_rules.cc plugin/job_submit/submit_rules.cc plugin/spank/controller_rules.cc plugin/spank/given.cc plugin/spank/preview.cc \
+	plugin/job_submit/submit_line.cc plugin/job_submit/observe_rules.cc plugin/job_submit/steps_limit_rules.cc plugin/job_submit/submit_rules.cc plugin/spank/controller_rules.cc plugin/spank/given.cc plugin/spank/preview.cc \
 	plugin/spank/spank_options.cc plugin/spank/watch.cc
-EXTRA_DIST += tests/unit/arena_cases.h tests/unit/directory.h tests/unit/float_arrays.h tests/unit/hostile_models.h \
+EXTRA_DIST += tests/unit/arena_cases.h tests/unit/directory.h tests/unit/full_disk.h tests/unit/float_arrays.h tests/unit/hostile_models.h \
 	tests/unit/philly.h tests/unit/planner_cases.h tests/unit/property.h tests/unit/reference_data.h tests/unit/scripted_host.h \
 	tests/unit/slowdown_cases.h tests/unit/store_cases.h tests/unit/suite.h tests/unit/train_cases.h tests/unit/waiting_job.h
 
@@ -116,7 +116,7 @@ black_box_tests = \
 	tests/issues/i0016-a1-shutdown.t \
 	tests/issues/i0016-a6-lost-rights.t \
 	tests/issues/i0016-a10-changed-mid-round.t \
-	tests/t0360-sbatch-options.t \
+	tests/t0360-sbatch-options.t tests/t0370-observe.t \
 	tests/issues/i0016-a4-partitions.t \
 	tests/issues/i0016-a7-profiling-turns.t \
 	tests/issues/i0016-a8-false-reports.t \
@@ -287,7 +287,7 @@ endif
 tests_unit_test_exporter_LDADD = libarena_exporter.la $(base_libs) $(MICROHTTPD_LIBS) $(NETTLE_LIBS) $(CHECK_LIBS)
 TESTS += tests/t0800-live.t
 dist_check_SCRIPTS += tests/t0800-live.t
-EXTRA_DIST += tests/bench/exporter tests/fuzz/parse_history_line.cc tests/fuzz/parse_promises.cc tests/fuzz/parse_boots.cc
+EXTRA_DIST += tests/bench/exporter tests/bench/observe tests/fuzz/parse_history_line.cc tests/fuzz/parse_promises.cc tests/fuzz/parse_boots.cc
 
 # ---- shape of the tree -----------------------------------------------------------------------
 TESTS += tests/layering.t tests/said-once.t
@@ -295,7 +295,7 @@ dist_check_SCRIPTS += tests/layering.t tests/said-once.t
 EXTRA_DIST += tests/rooms
 
 # ---- scheduler plug-in, without Slurm ---------------------------------------------------------
-sched_tests = tests/unit/test_slow_reports tests/unit/test_ordinary tests/unit/test_sched_rules tests/unit/test_scheduler tests/unit/test_scheduler_moves \
+sched_tests = tests/unit/test_slow_reports tests/unit/test_observe tests/unit/test_ordinary tests/unit/test_sched_rules tests/unit/test_scheduler tests/unit/test_scheduler_moves \
 	tests/unit/test_carriers tests/unit/test_profile_run tests/unit/test_profile_turns tests/unit/test_boots tests/unit/test_full_store tests/unit/test_spool_reader \
 	tests/unit/test_offer_book tests/unit/test_plan_desk tests/unit/test_request_cache \
 	tests/unit/test_scheduler_queue tests/unit/test_promise_watch tests/unit/test_history tests/unit/test_belief tests/unit/test_forecast \
@@ -322,4 +322,5 @@ endif
 EXTRA_DIST += tests/fuzz/apply_comment.cc tests/fuzz/parse_gres_config.cc tests/fuzz/parse_check_request.cc tests/fuzz/parse_mark.cc tests/fuzz/parse_node_check.cc tests/fuzz/parse_node_extra.cc \
 	tests/fuzz/parse_offer_json.cc tests/fuzz/parse_plan_pin.cc tests/fuzz/parse_profile_request.cc \
 	tests/fuzz/parse_report.cc tests/fuzz/parse_scontrol.cc tests/fuzz/parse_slowdown_report.cc \
-	tests/fuzz/parse_gres_conf.cc tests/fuzz/parse_slurm_conf.cc
+	tests/fuzz/parse_gres_conf.cc tests/fuzz/parse_slurm_conf.cc tests/fuzz/parse_sacct.cc tests/fuzz/parse_nodes.cc \
+	tests/fuzz/parse_model_rules.cc tests/fuzz/parse_layer_operator.cc tests/fuzz/parse_diary_line.cc tests/fuzz/parse_script_training.cc

@@ -165,6 +165,20 @@ sed '4s/bert__1B/gpt__9T/' trace.csv >bad.csv
 refused 'bad.csv:4: model_name: .*no row of "gpt__9T"' simulate --cluster c.yaml --trace bad.csv --throughputs t.csv --policy fcfs
 sed '3s/,5$/,nan/' t.csv >bad.csv
 refused 'bad.csv:3: iter_time_s: "nan"' simulate --cluster c.yaml --trace trace.csv --throughputs bad.csv --policy fcfs
+# A type that the planner does not know is no reason to refuse a report: its jobs are replayed as requested.
+cat >month.sacct <<'END'
+JobIDRaw|User|Account|Partition|JobName|State|Submit|Eligible|Start|End|TimelimitRaw|Priority|NNodes|ReqTRES|AllocTRES|NodeList
+1|ann|lab|main|gpt|COMPLETED|100|100|100|700|20|7|1|cpu=4|gres/gpu:a40=2|n1
+2|ann|lab|main|gpt|COMPLETED|110|110|110|500|20|7|1|cpu=4|gres/gpu:abacus=2|n2
+3|bob|lab|main|x|COMPLETED|120|120|500|600|20|7|1|cpu=4|gres/gpu:abacus=2|n2
+END
+printf 'NodeName=n1 Gres=gpu:a40:4\nNodeName=n2 Gres=gpu:abacus:2\n' >month.nodes
+printf 'models:\n  - {name: gpt, model: gpt2, batch: 8}\n' >month.models
+exits 0 'a history is imported' "$arena" trace import month.sacct --nodes month.nodes --models month.models --out month
+exits 0 'and reported, with a GPU type that has no hardware entry' "$arena" trace report month --elastic 0
+like "$(cat out)" 'replayed as requested: 1 job with a model on GPUs of type abacus, which has no hardware entry' 'which the report counts'
+exits 0 'for programs, too' "$arena" --json trace report month --elastic 0
+like "$(cat out)" '"as_requested":\{"abacus":1\}' 'by type'
 refused 'NAME:SHARE' trace generate --cluster c.yaml --throughputs t.csv --accounts a --out new.csv
 ok 'a refused trace writes no file' test ! -e new.csv
 done_testing

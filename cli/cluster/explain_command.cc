@@ -37,6 +37,7 @@ struct Explanation {
     std::string promise;              ///< "" = nothing was promised
     std::vector<std::string> passed;  ///< who started before it, and why that costs it nothing
     std::string work;                 ///< what is believed of it, and from what
+    std::string observed;             ///< what would have become of it, had Arena acted
     std::string span;                 ///< how far apart the nodes lie that it runs on
     double iteration_s = 0;           ///< estimated, for these
     std::int64_t chosen = -1;
@@ -107,6 +108,8 @@ Result<Explanation> parse_explanation(const Json& json) {
     }
     if (const Json* told = fields.has("work") ? fields.object("work") : nullptr)
         JsonFields(*told, "work", error).text("words", out.work, 1024);
+    if (const Json* told = fields.has("observe") ? fields.object("observe") : nullptr)
+        JsonFields(*told, "observe", error).text("words", out.observed, 1024);
     if (const Json* told = fields.has("runs") ? fields.object("runs") : nullptr) {
         const JsonFields runs(*told, "runs", error);
         runs.text("span", out.span);
@@ -285,6 +288,8 @@ void print_promise(const Explanation& e) {
 
 void print_explanation(JobId job, const Explanation& e, const Config& config, const Shown& shown) {
     fmt::print("JobId={} {}{}{}\n", job, e.state, e.reason.empty() ? "" : ": ", e.reason);
+    if (!e.observed.empty())
+        print_wrapped("Arena only observes; acting, it ", printable(e.observed, 1024));
     print_promise(e);
     if (!e.work.empty()) print_wrapped("Work: ", printable(e.work, 1024));
     print_slowdown(job, e);
@@ -376,6 +381,10 @@ void print_flat(const Json& json, const std::string& prefix) {
             print_flat(value, name);
         } else if (name == "profiles.users") {
             for (const Json& user : value) print_flat(user, "profiles.user");
+        } else if (name == "observe.lines") {
+            for (const Json& line : value)
+                fmt::print("JobId={} {}\n", line.value("job", JobId{0}),
+                           printable(line.value("words", ""), 300));
         } else if (name != "schema_version") {
             fmt::print("{:<28} {}\n", name,
                        value.is_string() ? value.get<std::string>() : value.dump());

@@ -224,6 +224,16 @@ const expected = (j, now) => {
 
 function more(title, list, all) { return title + " (" + all + (list.length && list.length < all ? ", the first " + list.length : "") + ")"; }
 
+// Only where Arena observes: means of the jobs that are over in both worlds, and the latest ones.
+function observed(o) {
+  at("observe-box").hidden = !o;
+  if (!o) return;
+  const mean = s => o.jobs ? span(s.planned / o.jobs) + " planned, " + span(s.actual / o.jobs) + " in Slurm" : "nothing yet";
+  at("observe-sum").textContent = "Slurm schedules all jobs. " + o.jobs + " jobs are over in both worlds: mean wait " + mean(o.wait_s) +
+    "; from first possible start to end " + mean(o.jct_s) + "; " + o.earlier + " would have started earlier, " + o.later + " later.";
+  table("observe", [["job", "n", l => l.job], ["Arena", "why", l => l.words]], o.lines, l => l.job, "No job has started yet.");
+}
+
 // Arena's jobs, for the map; by job, with their names.
 const own = d => new Map(d.running.map(j => [j.job, j.name || ""]));
 
@@ -232,6 +242,7 @@ function show(d) {
   nodes(d);
   map(d, own(d));
   times(d);
+  observed(d.observe);
   at("h-waiting").textContent = more("Waiting", d.waiting, d.jobs_waiting);
   table("waiting", [["place", "n", j => j.place], ["job", "n", j => j.job], ["name", "name", j => j.name], ["user", "", who],
     ["behind", "n", j => j.behind], ["expected start", "", j => expected(j, d.now_s)], ["why it waits", "why", j => j.reason || j.state]],
@@ -265,7 +276,7 @@ async function look() {
     if (!answer.ok) throw new Error(d.error ? d.error.text : "HTTP " + answer.status);
     show(d);
     const age = d.round_s ? "cluster as of " + clock(d.round_s) : "no round yet";
-    if (d.enabled) state("policy " + d.policy + "; " + age + "; round " + d.rounds + " took " + Math.round(d.round_ms) + " ms", false);
+    if (d.enabled) state((d.observe ? "only observes: what follows is what would be, had Arena acted; " : "") + "policy " + d.policy + "; " + age + "; round " + d.rounds + " took " + Math.round(d.round_ms) + " ms", false);
     else state("Arena is off: slurmctld's log says why; " + age, true);
   } catch (problem) {
     state("No answer at " + clock(Date.now() / 1000) + ": " + problem.message, true);

@@ -26,7 +26,6 @@ namespace {
 
 constexpr std::size_t max_history_bytes = std::size_t{2} << 30;
 constexpr std::size_t max_nodes_bytes = std::size_t{256} << 20;
-constexpr std::size_t max_rules_bytes = 64 * 1024;
 
 // ---- import -------------------------------------------------------------------------------------
 
@@ -56,11 +55,11 @@ Result<Imported> read_history(const ImportOptions& given) {
     sim::ImportOptions options;
     options.hide_names = given.hide_names;
     if (!given.models.empty()) {
-        const Result<std::string> text = read_user_file(given.models, max_rules_bytes);
+        const Result<std::string> text = read_user_file(given.models, max_model_rules_bytes);
         if (!text) return text.error();
-        auto rules = sim::parse_model_rules(*text, given.models);
+        auto rules = parse_model_rules(*text, given.models);
         if (!rules) return rules.error();
-        for (const sim::ModelRule& rule : *rules)
+        for (const ModelRule& rule : *rules)
             if (const Result<Model> model = trace_model(rule.model); !model)
                 return usage_error(model.error().message(), given.models);
         options.models = std::move(*rules);
@@ -128,6 +127,8 @@ struct Report {
     std::vector<sim::Metrics> runs;  ///< as it was, the replay of stock, Arena's
     sim::ReplayError error;
     std::int64_t mapped = 0;
+    /// Jobs with a model that are replayed as requested, by GPU type: it has no hardware entry.
+    std::map<std::string, std::int64_t> as_requested;
 };
 
 /// A replay is compared with what was, a run of Arena's with the replay: both are simulated.
@@ -222,6 +223,11 @@ void print_report(const sim::Workload& workload, const Report& report) {
     if (report.mapped == 0)
         fmt::print(
             "Arena would do nothing: say what some of them train, arena trace import --models\n");
+    for (const auto& [type, jobs] : report.as_requested)
+        fmt::print(
+            "replayed as requested: {} with a model on GPUs of type {}, which has no hardware "
+            "entry; map it in gpu_types of arena.yaml, or add one with --hardware\n",
+            counted(jobs, "job"), type);
     if (workload.dropped > 0)
         fmt::print(
             "left out: {} that the cluster of today does not hold, or of unequal GPUs on its "
@@ -246,6 +252,7 @@ void print_json_report(const sim::Workload& workload, const Report& report) {
     const Json head{{"schema_version", 1},
                     {"jobs", workload.jobs.size()},
                     {"with_model", report.mapped},
+                    {"as_requested", report.as_requested},
                     {"replay",
                      {{"jobs", e.jobs},
                       {"within_s", e.within_s},
@@ -261,10 +268,12 @@ void print_json_report(const sim::Workload& workload, const Report& report) {
 int report(const Globals& globals, const ReportOptions& given) {
     const WorkloadFiles files{cluster_file_of(given.folder), trace_of(given.folder), "",
                               given.planner};
-    const Result<sim::Workload> workload = read_workload(globals, files, {});
+    std::map<std::string, std::int64_t> as_requested;
+    const Result<sim::Workload> workload = read_workload(globals, files, {}, &as_requested);
     if (!workload) return fail(globals, workload.error());
-    const Result<Report> made = run_report(*workload, given);
+    Result<Report> made = run_report(*workload, given);
     if (!made) return fail(globals, made.error());
+    made->as_requested = std::move(as_requested);
     if (!given.html.empty()) {
         const sim::PageFacts facts{
             {"history", fmt::format("{}: {}, {} of them with a model", files.trace,
@@ -298,7 +307,7 @@ void add_report(CLI::App& trace, Globals& globals) {
     CLI::App* command =
         trace.add_subcommand("report", "what a recorded month would have been under Arena");
     auto given = std::make_shared<ReportOptions>();
-    given->planner.on = true;
+    given->planner.on = given->planner.leaves_out = true;
     command->add_option("FOLDER", given->folder, "of arena trace import")->required();
     command
         ->add_option("--elastic", given->elastic,

@@ -41,8 +41,10 @@ std::string zoo_name(std::string_view name) {
 
 Result<std::vector<GpuPool>> pools_of(const Globals& globals, const sim::Cluster& cluster,
                                       const PlannerOptions& given) {
+    const auto types = known_types(globals, cluster.gpu_types(), given);
+    if (!types) return types.error();
     PlanOptions options;
-    options.gpu_types = cluster.gpu_types();
+    options.gpu_types = *types;
     options.hardware = given.hardware;
     options.launcher = given.launcher;
     Result<std::vector<GpuPool>> pools = read_pools(globals, options);
@@ -78,6 +80,23 @@ double communication_share(const Estimate& e) {
 }
 
 }  // namespace
+
+Result<std::vector<std::string>> known_types(const Globals& globals,
+                                             const std::vector<std::string>& types,
+                                             const PlannerOptions& given) {
+    if (!given.leaves_out) return types;
+    std::vector<std::string> known;
+    for (const std::string& type : types) {
+        PlanOptions options;
+        options.gpu_types = {type};
+        options.hardware = given.hardware;
+        options.launcher = given.launcher;
+        const auto pool = read_pools(globals, options);
+        if (pool) known.push_back(type);
+        if (!pool && pool.error().code != ErrorCode::usage) return pool.error();
+    }
+    return known.empty() ? types : known;  // then the refusal says what is missing
+}
 
 Result<Model> trace_model(const std::string& name) {
     for (const GptSize& gpt : gpt_sizes) {

@@ -19,7 +19,14 @@ struct PlannerOptions {
     std::string hardware;          ///< more hardware entries; as `arena plan --hardware`
     std::string launcher = "env";  ///< whose plans; as `arena plan --launcher`
     std::int64_t max_gpus = 64;    ///< largest offer
+    /// GPU types of the cluster without a hardware entry are left out, where others have one; else
+    /// the first of them is refused.
+    bool leaves_out = false;
 };
+
+/// Those of the types that have a hardware entry, as PlannerOptions::leaves_out has it.
+Result<std::vector<std::string>> known_types(const Globals&, const std::vector<std::string>& types,
+                                             const PlannerOptions&);
 
 /// A model and batch of a trace; `where` is the place that a refusal names.
 struct PlannedModel {

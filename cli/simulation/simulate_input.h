@@ -3,6 +3,7 @@
 // messages.
 #pragma once
 
+#include <map>
 #include <string>
 
 #include "base/result.h"
@@ -20,6 +21,9 @@ struct WorkloadFiles {
 Result<sim::Cluster> read_cluster(const std::string& path);
 Result<sim::Throughputs> read_throughputs(const std::string& path);
 Result<sim::InferenceCurve> read_inference(const std::string& path);
-Result<sim::Workload> read_workload(const Globals&, const WorkloadFiles&, sim::WorkloadOptions);
+/// With PlannerOptions::leaves_out, jobs with a model on GPUs of a type without a hardware entry
+/// are replayed as requested; `as_requested`: how many, by type.
+Result<sim::Workload> read_workload(const Globals&, const WorkloadFiles&, sim::WorkloadOptions,
+                                    std::map<std::string, std::int64_t>* as_requested = nullptr);
 
 }  // namespace arena::cli

@@ -249,7 +249,7 @@ write_arena_yaml() {
     for pair in ${arena_set[@]+"${arena_set[@]}"}; do value[${pair%%=*}]=${pair#*=}; done
     for key in $(printf '%s\n' "${!value[@]}" | grep -v '\.' | sort); do echo "$key: ${value[$key]}"; done
     # No pipe into grep -q: it ends at its first line, and whoever writes another then fails the pipe.
-    for group in profile resize slowdown loan array; do
+    for group in observe profile resize slowdown loan array; do
         grep -q "^$group\." <<<"$(printf '%s\n' "${!value[@]}")" || continue
         echo "$group:"
         for key in $(printf '%s\n' "${!value[@]}" | grep "^$group\." | sort); do

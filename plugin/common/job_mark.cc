@@ -14,13 +14,14 @@ namespace arena {
 namespace {
 
 constexpr std::size_t max_bytes = 768;
-constexpr std::array<Name<Phase>, 6> phases{{
+constexpr std::array<Name<Phase>, 7> phases{{
     {Phase::held, "held"},
     {Phase::released, "released"},
     {Phase::starting, "starting"},
     {Phase::started, "started"},
     {Phase::checkpointing, "checkpointing"},
     {Phase::off, "off"},
+    {Phase::observed, "observed"},
 }};
 constexpr std::array<Name<OtherHold>, 3> holds{{
     {OtherHold::none, "none"},

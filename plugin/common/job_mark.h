@@ -26,6 +26,7 @@ enum class Phase {
     started,   ///< runs, or ran, under Arena's plan
     checkpointing,  ///< signalled; expected to exit with the requeue code, then held again
     off,            ///< the user opted out: an ordinary job from now on
+    observed,  ///< let go as an ordinary job while Arena only observes; taken back when it acts
 };
 std::string_view to_string(Phase);
 

@@ -76,6 +76,16 @@ std::string word_of(const QuickEstimate::Shape& shape) {
 
 }  // namespace
 
+std::string short_seconds(double value) {
+    return fmt::format("{:.{}f}s", value, value >= 100 ? 0 : value >= 10 ? 1 : value >= 1 ? 2 : 4);
+}
+
+std::string advice_words(const std::string& grid, const std::string& plan, double iteration_s,
+                         Source source) {
+    return fmt::format("grid={} plan={} est={} source={}", grid, plan, short_seconds(iteration_s),
+                       to_string(source));
+}
+
 void keep_most_shapes(std::vector<QuickEstimate::Shape>& shapes) {
     if (shapes.size() <= QuickEstimate::max_shapes) return;
     std::vector<QuickEstimate::Shape> all;

@@ -33,6 +33,14 @@ struct QuickEstimate {
     bool operator==(const QuickEstimate&) const = default;
 };
 
+/// What a job that Slurm starts while Arena only observes is told of a plan.
+inline constexpr std::string_view advice_variable = "ARENA_ADVICE";
+/// "10.4s", "0.0123s"
+std::string short_seconds(double seconds);
+/// "grid=4xa40 plan=pp2,dp2,tp1,mb4x16 est=10.4s source=profiled"
+std::string advice_words(const std::string& grid, const std::string& plan, double iteration_s,
+                         Source source);
+
 /// Of more than max_shapes offers, best first, those that are left when counts that are no powers
 /// of two go, and then the last ones; but the slowest of each GPU type stays.
 QuickEstimate quick_estimate(const std::vector<Offer>& offers, bool complete);

@@ -3,9 +3,11 @@
 // when jobs are updated. Only field copying and Slurm calls; the rules are in submit_rules and
 // modify_rules. An ordinary job passes untouched, except that nobody may set ARENA_* in the control
 // environment.
+#include <pwd.h>
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <ctime>
 #include <exception>
@@ -26,6 +28,7 @@
 #include "plugin/common/slurm_text.h"
 #include "plugin/job_submit/hard_limits.h"
 #include "plugin/job_submit/modify_rules.h"
+#include "plugin/job_submit/observe_rules.h"
 #include "plugin/job_submit/option_rules.h"
 #include "plugin/job_submit/submit_rules.h"
 #include "plugin/job_submit/take_report.h"
@@ -53,7 +56,11 @@ using arena::SubmitFacts;
 using arena::text_of;
 using arena::value_of;
 
-using Site = std::shared_ptr<const arena::SiteFacts>;
+/// What this plug-in knows of the site.
+struct SubmitSite : arena::SiteFacts {
+    std::vector<arena::ModelRule> rules;  ///< of what ordinary jobs train
+};
+using Site = std::shared_ptr<const SubmitSite>;
 
 /// arena.yaml and the hardware as last read well, and what was wrong with them if they changed for
 /// the worse. Asked by several submissions at a time: since 23.02 Slurm keeps them no longer apart.
@@ -83,8 +90,11 @@ arena::Result<Site> read_site(arena::Result<arena::Config> config) {
     arena::Result<std::vector<arena::GpuType>> hardware =
         arena::load_hardware(config->hardware_file);
     if (!hardware) return hardware.error();
-    return std::make_shared<const arena::SiteFacts>(
-        arena::SiteFacts{std::move(*config), std::move(*hardware)});
+    arena::Result<std::vector<arena::ModelRule>> rules =
+        arena::load_model_rules(config->observe_models);
+    if (!rules) return rules.error();
+    return std::make_shared<const SubmitSite>(
+        SubmitSite{{std::move(*config), std::move(*hardware)}, std::move(*rules)});
 }
 
 /// As the scheduler kept it: this slurmctld has not read a good one.
@@ -399,6 +409,114 @@ int take_in(job_desc_msg_t* job, arena::Request request, SubmitFacts facts, std:
     return SLURM_SUCCESS;
 }
 
+// ---- submit, while Arena only observes ----------------------------------------------------------
+
+/// What the job asks Slurm for, on all its nodes: type and count of its GPUs; {"", 0} where that is
+/// not said by node.
+std::pair<std::string, std::int64_t> asked_gpus(const job_desc_msg_t* job) {
+    std::string tres = text_of(job->tres_per_node);
+    for (const std::string_view prefix : {"gres:", "gres/"})
+        for (std::size_t at; (at = tres.find(prefix)) != std::string::npos;)
+            tres.erase(at, prefix.size());
+    const auto gpus = arena::parse_gres_config(tres);
+    if (gpus.size() != 1) return {"", 0};
+    const std::int64_t nodes = job->min_nodes == NO_VAL ? 1 : job->min_nodes;
+    return {gpus.front().type, nodes * gpus.front().count};
+}
+
+void ask_for(job_desc_msg_t* job, const arena::PlainRequest& plain) {
+    assign_text(&job->tres_per_node, arena::gpu_request(plain.gpu_type, plain.gpus_per_node));
+    job->min_nodes = job->max_nodes = static_cast<std::uint32_t>(plain.nodes);
+    job->num_tasks = static_cast<std::uint32_t>(plain.nodes * plain.tasks_per_node);
+    job->ntasks_per_node = static_cast<std::uint16_t>(plain.tasks_per_node);
+    if (plain.cpus_per_task > 0)
+        job->cpus_per_task = static_cast<std::uint16_t>(plain.cpus_per_task);
+    const std::int64_t cpus = std::max<std::int64_t>(plain.cpus_per_task, 1);
+    job->min_cpus = static_cast<std::uint32_t>(plain.nodes * plain.tasks_per_node * cpus);
+    if (plain.memory_per_node_mb > 0 && job->pn_min_memory == NO_VAL64)
+        job->pn_min_memory = static_cast<std::uint64_t>(plain.memory_per_node_mb);
+}
+
+/// The job goes on as Slurm has it, with the record beside it that the scheduler reads.
+void write_observed(job_desc_msg_t* job, const SubmitFacts& facts,
+                    const arena::Acceptance& accepted, char** message) {
+    const auto estimate = arena::parse_estimate(facts.estimate);
+    std::optional<arena::PlainRequest> filled;
+    auto [type, gpus] = asked_gpus(job);
+    if (facts.gpu_option.empty()) {
+        filled = arena::plain_request(accepted.request, estimate);
+        ask_for(job, *filled);
+        type = filled->gpu_type;
+        gpus = filled->nodes * filled->gpus_per_node;
+    }
+    assign_text(&job->admin_comment, accepted.admin_comment);
+    drop_entries(job->environment, job->env_size, arena::is_other_jobs_variable);
+    drop_entries(job->spank_job_env, job->spank_job_env_size, arena::is_arena_option_control);
+    append_entry(job->spank_job_env, job->spank_job_env_size,
+                 std::string(arena::record_variable) + "=" + accepted.record);
+    const std::string words = arena::advice(estimate, type, gpus);
+    if (!words.empty() && job->environment != nullptr)
+        append_entry(job->environment, job->env_size,
+                     std::string(arena::advice_variable) + "=" + words);
+    assign_text(message, arena::observed_note(filled, words));
+    arena::request_round();
+}
+
+/// What Slurm can do without Arena's word is Slurm's to do.
+int refuse_observed(const arena::Error& why, const SubmitFacts& facts, std::uint32_t uid,
+                    char** message) {
+    if (facts.gpu_option.empty()) return refuse(why, uid, message);
+    assign_text(message, arena::would_refuse_note(why.message()));
+    return SLURM_SUCCESS;
+}
+
+int observe(job_desc_msg_t* job, arena::Result<std::optional<arena::Request>> request,
+            SubmitFacts facts, const Site& site, std::uint32_t uid, char** message) {
+    if (!request) return refuse_observed(request.error(), facts, uid, message);
+    int rc = SLURM_SUCCESS;
+    std::string words;
+    const auto parts = partitions_of(job->partition, rc, words);
+    if (rc != SLURM_SUCCESS) return SLURM_SUCCESS;  // Slurm's to refuse
+    arena::ClusterFacts cluster;
+    if (!read_cluster(parts, cluster)) return SLURM_SUCCESS;
+    facts.limit_s = least_limit_s(job, parts);
+    const auto accepted = arena::accept_request(std::move(**request), facts, cluster, *site);
+    if (!accepted) return refuse_observed(accepted.error(), facts, uid, message);
+    write_observed(job, facts, *accepted, message);
+    return SLURM_SUCCESS;
+}
+
+std::string name_of(std::uint32_t uid) {
+    passwd entry{}, *found = nullptr;
+    std::array<char, 4096> buffer{};
+    const int rc = ::getpwuid_r(uid, &entry, buffer.data(), buffer.size(), &found);
+    return rc == 0 && found != nullptr ? found->pw_name : std::string();
+}
+
+/// An ordinary job: beside it stands what it seems to train.
+void note_training(job_desc_msg_t* job, const SubmitFacts& facts, const SubmitSite& site) {
+    const auto [type, gpus] = asked_gpus(job);
+    if (gpus == 0 || facts.script.empty() || facts.het || facts.array) return;
+    arena::RuledJob ruled{.user = {},
+                          .account = text_of(job->account),
+                          .partition = text_of(job->partition),
+                          .name = text_of(job->name),
+                          .gpus = gpus};
+    const auto by_user = [](const arena::ModelRule& rule) { return !rule.user.empty(); };
+    if (std::any_of(site.rules.begin(), site.rules.end(), by_user))
+        ruled.user = name_of(job->user_id);
+    const auto request = arena::seen_request(facts.script, site.rules, ruled);
+    const auto record = request ? arena::format_record(*request) : arena::usage_error("");
+    if (!record) return;
+    append_entry(job->spank_job_env, job->spank_job_env_size,
+                 std::string(arena::observed_variable) + "=" + *record);
+    arena::request_round();
+}
+
+bool is_observed(const arena::Result<Site>& site) {
+    return site && (*site)->config.enabled && arena::observes((*site)->config);
+}
+
 /// An ordinary job: nothing is asked of it but that it leaves lent nodes to those who can leave
 /// them.
 int let_pass(const job_desc_msg_t* job, std::uint32_t uid, char** message) {
@@ -425,8 +543,15 @@ int submit(job_desc_msg_t* job, std::uint32_t uid, char** message) {
     arena::Result<std::optional<arena::Request>> request = arena::read_request(facts);
     // Whatever is to be there, Arena puts there itself.
     drop_entries(job->spank_job_env, job->spank_job_env_size, arena::is_arena_control);
+    const bool is_arenas = !request || request->has_value();
+    if (const auto site = context->current(); is_arenas && is_observed(site))
+        return observe(job, std::move(request), facts, *site, uid, message);
     if (!request) return refuse(request.error(), uid, message);
-    if (!request->has_value()) return let_pass(job, uid, message);
+    if (!request->has_value()) {
+        if (const auto site = context->current(); is_observed(site))
+            note_training(job, facts, **site);
+        return let_pass(job, uid, message);
+    }
     return take_in(job, std::move(**request), facts, uid, message);
 }
 
@@ -606,12 +731,28 @@ bool moves_among_lent(const job_desc_msg_t* change, const char* record, char** m
     return true;
 }
 
+/// Slurm's to decide; what is told or asked of Arena is taken.
+int modify_observed(job_desc_msg_t* change, job_record_t* job, const char* record,
+                    std::uint32_t uid, char** message) {
+    if (is_report(change)) return take_report(change, job, uid);
+    if (!asks_arena(change)) return SLURM_SUCCESS;
+    std::string changed;
+    if (const std::string why = take_comment(change, job, record, changed); !why.empty()) {
+        tell(message, why);
+        return refuse_comment(job, uid, why);
+    }
+    if (!changed.empty()) write_record(job, changed);
+    arena::request_round();
+    return SLURM_SUCCESS;
+}
+
 int modify(job_desc_msg_t* change, job_record_t* job, std::uint32_t uid, char** message) {
     if (arena::own_call() || !is_sound(job)) return SLURM_SUCCESS;
     const char* record = record_of(job);
     if (moves_among_lent(change, record, message)) return ESLURM_INVALID_PARTITION_NAME;
     if (record == nullptr || IS_JOB_FINISHED(job) || !may_update(job, uid))
         return is_report(change) ? take_report(change, job, uid) : SLURM_SUCCESS;
+    if (is_observed(context->current())) return modify_observed(change, job, record, uid, message);
     // Beside a report, the same rules hold as without; of a refused update nothing is taken.
     const auto facts = facts_of(change, job, uid, record);
     const auto decision = arena::decide_modify(facts);

@@ -295,11 +295,14 @@ Result<Acceptance> accept_request(Request request, const SubmitFacts& facts,
             "Arena is switched off on this cluster (enabled: false in arena.yaml); submit without "
             "--arena-* options and #ARENA lines");
     if (Status s = check_array(facts, request, site.config); !s) return s.error();
-    if (Status s = check_options(facts, request); !s) return s.error();
+    const bool observes = arena::observes(site.config);
+    if (Status s = check_options(facts, request); !s && !observes) return s.error();
     if (Status s = check_interactive(facts, request); !s) return s.error();
     if (Status s = check_per_gpu(facts, request); !s) return s.error();
     if (Status s = check_rendezvous(facts); !s) return s.error();
     take_user_limits(facts, request);
+    // Only Arena's own holds are known without this; while it observes there are none.
+    if (observes) request.user_hold = true;
     const bool by_default = !request.slowdown && site.config.slowdown_default == "mitigate";
     if (facts.interactive && by_default) request.slowdown = SlowdownMode::watch;
     if (Status s = check_cluster(request, facts.tmp_mb, cluster, site); !s) return s.error();
@@ -314,7 +317,8 @@ Result<Acceptance> accept_request(Request request, const SubmitFacts& facts,
     std::string model = printable(request.model.name, 64);
     std::replace(model.begin(), model.end(), ' ', '_');
     Acceptance accepted;
-    accepted.admin_comment = "arena:v1 state=submitted model=" + model;
+    accepted.admin_comment =
+        fmt::format("arena:v1 state={} model={}", observes ? "observed" : "submitted", model);
     accepted.record = std::move(*record);
     accepted.limit_minutes = limit.minutes;
     const std::int64_t limit_s = limit.minutes > 0 ? 60 * limit.minutes : facts.limit_s;

@@ -58,7 +58,9 @@ sched_plans_sources = \
 	plugin/sched/belief/belief.h plugin/sched/belief/belief.cc \
 	plugin/sched/history/histogram.h \
 	plugin/sched/history/history_file.h plugin/sched/history/history_file.cc \
+	plugin/sched/history/job_account.h plugin/sched/history/job_account.cc \
 	plugin/sched/history/job_history.h plugin/sched/history/job_history.cc \
+	plugin/sched/history/line_file.h plugin/sched/history/line_file.cc \
 	plugin/sched/history/past_use.h plugin/sched/history/past_use.cc \
 	plugin/sched/promises/promise_file.h plugin/sched/promises/promise_file.cc \
 	plugin/sched/promises/promise_watch.h plugin/sched/promises/promise_watch.cc \
@@ -85,6 +87,12 @@ sched_round_sources = \
 	plugin/sched/round/scheduler.h plugin/sched/round/scheduler.cc \
 	plugin/sched/round/shares.h plugin/sched/round/shares.cc \
 	plugin/sched/round/stages.h \
+	plugin/sched/observe/diary.h plugin/sched/observe/diary.cc \
+	plugin/sched/observe/imagine.cc \
+	plugin/sched/observe/let_go.h plugin/sched/observe/let_go.cc \
+	plugin/sched/observe/observer.h plugin/sched/observe/observer.cc \
+	plugin/sched/observe/observing_host.h plugin/sched/observe/observing_host.cc \
+	plugin/sched/observe/shadow.h plugin/sched/observe/shadow.cc \
 	# end
 
 if HAVE_SLURM_SRC

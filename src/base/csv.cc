@@ -25,7 +25,9 @@ void split_cells(std::string_view line, char separator, std::vector<std::string_
     out.clear();
     while (out.size() < max_columns) {
         const std::size_t end = line.find(separator);
-        out.push_back(trim(line.substr(0, end)));
+        const std::string_view cell = line.substr(0, end), text = trim(cell);
+        // An empty cell keeps its place in the line, by which free text is joined.
+        out.push_back(text.empty() ? cell.substr(0, 0) : text);
         if (end == std::string_view::npos) return;
         line.remove_prefix(end + 1);
     }

@@ -21,6 +21,9 @@ inline constexpr std::size_t max_record_bytes = 32 * 1024;
 inline constexpr std::size_t max_model_file_bytes = 128 * 1024;
 inline constexpr std::size_t max_directives = 64;
 inline constexpr std::string_view record_variable = "ARENA_RECORD";
+/// The record of an ordinary job, made of what its script says, which only an observing Arena
+/// reads.
+inline constexpr std::string_view observed_variable = "ARENA_OBSERVED";
 inline constexpr std::int64_t max_steps = std::int64_t{1} << 40;
 inline constexpr std::int64_t max_memory_mb = 1 << 30;
 inline constexpr double max_iteration_s = 1e12;

@@ -150,7 +150,7 @@ class Scan {
             const bool follows_option = i > first && words[i - 1].starts_with('-');
             if (i > first && (words[i].starts_with('-') || is_one_of(words[i - 1], valued)))
                 continue;
-            note(words[i], line);
+            note(words, i, line);
             if (is_python(name)) return python(words, i + 1, line);
             if (is_shell(name)) return shell(words, i + 1, line, depth);
             if (!is_one_of(name, starters) && !follows_option && !is_argument(words[i])) return;
@@ -166,8 +166,8 @@ class Scan {
     /// -m MODULE, or the first word that is no option.
     void python(const std::vector<std::string>& words, std::size_t i, std::size_t line) {
         for (; i < words.size(); ++i) {
-            if (words[i] == "-m" && i + 1 < words.size()) return note(words[i + 1], line);
-            if (!words[i].starts_with('-')) return note(words[i], line);
+            if (words[i] == "-m" && i + 1 < words.size()) return note(words, i + 1, line);
+            if (!words[i].starts_with('-')) return note(words, i, line);
         }
     }
 
@@ -177,14 +177,19 @@ class Scan {
                 return script(words[i + 1], line, depth + 1);
     }
 
-    void note(std::string_view word, std::size_t line) {
+    void note(const std::vector<std::string>& words, std::size_t i, std::size_t line) {
+        const std::string_view word = words[i];
         for (const Launcher& launcher : launchers()) {
             const auto names = [&](const std::string& p) { return matches(p, name_of(word)); };
             if (std::none_of(launcher.programs.begin(), launcher.programs.end(), names)) continue;
             const auto same = [&](const ScriptProgram& p) { return p.launcher == launcher.name; };
             if (found.size() < max_script_programs &&
                 std::none_of(found.begin(), found.end(), same))
-                found.push_back({printable(name_of(word), 40), launcher.name, line});
+                found.push_back(
+                    {printable(name_of(word), 40),
+                     launcher.name,
+                     line,
+                     {words.begin() + static_cast<std::ptrdiff_t>(i) + 1, words.end()}});
         }
     }
 };

@@ -15,9 +15,10 @@ namespace arena {
 
 /// A program that the script starts, and the launcher whose table names it.
 struct ScriptProgram {
-    std::string word;      ///< printable, at most 40 bytes
-    std::string launcher;  ///< a name of request/launchers.h
-    std::size_t line = 0;  ///< from 1
+    std::string word;                         ///< printable, at most 40 bytes
+    std::string launcher;                     ///< a name of request/launchers.h
+    std::size_t line = 0;                     ///< from 1
+    std::vector<std::string> arguments = {};  ///< the words after it, on its command
     bool operator==(const ScriptProgram&) const = default;
 };
 

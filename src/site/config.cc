@@ -29,6 +29,7 @@ namespace {
 
 enum class Form {
     any,
+    mode,
     path,
     optional_path,
     word,
@@ -59,10 +60,13 @@ struct Key {
 };
 
 constexpr double no = 0;
-constexpr std::array<Key, 67> keys{{
+constexpr std::array<Key, 69> keys{{
     {"", "enabled", &Config::enabled, no, no, Form::any, "",
      "whether Arena schedules at all; when false, Arena jobs stay held and ordinary jobs run as "
      "ever"},
+    {"", "mode", &Config::mode, no, no, Form::mode, "",
+     "act, or observe: Arena decides and keeps a diary of it, Slurm schedules all jobs as if Arena "
+     "were not there"},
     {"", "policy", &Config::policy, no, no, Form::word, "", "name of the scheduling policy"},
     {"", "objective", &Config::objective, no, no, Form::objective, "",
      "what policy arena makes small or large: jct (mean completion time), throughput, or fairness"},
@@ -96,6 +100,9 @@ constexpr std::array<Key, 67> keys{{
      "unix socket on which the scheduler plug-in answers arena explain and arena stats"},
     {"", "gpu_types", &Config::gpu_types, no, no, Form::any, "",
      "map of the site's GRES types to hardware entries; a type without one is never offered"},
+    {"observe", "models", &Config::observe_models, no, no, Form::optional_path, "",
+     "with mode observe: a file of rules that say which model ordinary jobs train, as of arena "
+     "trace import --models; empty = none"},
     {"profile", "enabled", &Config::profile_enabled, no, no, Form::any, "",
      "whether models are measured; when false, analytic estimates stand in"},
     {"profile", "user", &Config::profile_user, no, no, Form::user, "",
@@ -201,9 +208,11 @@ constexpr std::array<Key, 67> keys{{
     {"oversubscription", "pod", &Config::pod_oversubscription, 1, 1000, Form::any, "times",
      "how much less than between leaves of a pod a node gets between pods, likewise"},
 }};
-constexpr std::array<std::string_view, 6> groups{
-    std::string_view("profile"), "resize", "slowdown", "loan", "array", "oversubscription"};
+constexpr std::array<std::string_view, 7> groups{
+    std::string_view("observe"), "profile", "resize", "slowdown", "loan", "array",
+    "oversubscription"};
 
+constexpr std::array<std::string_view, 2> modes{"act", "observe"};
 constexpr std::array<std::string_view, 3> objectives{"jct", "throughput", "fairness"};
 constexpr std::array<std::string_view, 2> queue_orders{"priority", "value"};
 constexpr std::array<std::string_view, 4> quarantines{"report", "avoid", "reserve", "drain"};
@@ -213,6 +222,7 @@ constexpr std::size_t max_names = 64;
 /// The words of a form that is one of a few; none for another form.
 std::span<const std::string_view> choices_of(Form form) {
     if (form == Form::signal) return leave_signal_names;
+    if (form == Form::mode) return modes;
     if (form == Form::objective) return objectives;
     if (form == Form::order) return queue_orders;
     if (form == Form::slowdown) return slowdown_modes;

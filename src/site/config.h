@@ -24,6 +24,7 @@ struct GpuMapping {
 
 struct Config {
     bool enabled = true;
+    std::string mode = "act";  ///< or observe: decides, and Slurm schedules as if alone
     std::string policy = "arena";
     std::string objective = "jct";    ///< of policy arena: jct, throughput or fairness
     std::string order = "priority";   ///< of policy arena: priority or value
@@ -39,6 +40,8 @@ struct Config {
     std::string calibration_file;       ///< constants over the built-in ones; "" = none
     std::int64_t cpus_per_gpu = 0;      ///< 0 = even share of the node
     std::int64_t mem_per_gpu_mb = 0;    ///< 0 = even share of the node
+    // observe:
+    std::string observe_models;  ///< rules that say what ordinary jobs train; "" = none
     // profile:
     bool profile_enabled = true;
     std::string profile_user = "arena";  ///< service user that carrier jobs belong to
@@ -96,6 +99,9 @@ struct Config {
     std::string socket = "/run/slurm-arena/arena.sock";
     bool operator==(const Config&) const = default;
 };
+
+/// Whether Arena only watches: mode is observe.
+inline bool observes(const Config& config) { return config.mode == "observe"; }
 
 /// The hardware entry (name or alias) that gpu_types gives a GRES type; nullptr: none.
 const std::string* hardware_of(const Config&, std::string_view gres_type);

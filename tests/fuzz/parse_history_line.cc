@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // What parse_history_line() takes is a line of a job that reads the same when it is written again.
-// also: plugin/sched/history/history_file.cc plugin/sched/history/job_history.cc
+// also: plugin/sched/history/history_file.cc plugin/sched/history/line_file.cc
+// plugin/sched/history/job_history.cc
 #include "fuzz.h"
 #include "plugin/sched/history/history_file.h"
 

@@ -72,9 +72,11 @@ class ScriptedHost : public Host {
     ApplyResult split(JobId id, std::uint32_t, std::int64_t tasks) override {
         return note("split " + std::to_string(tasks) + " of", id);
     }
-    ApplyResult opt_out(const Shape& shape) override {
+    ApplyResult opt_out(const Shape& shape, Phase phase) override {
         last_shape = shape;
-        return note("opt_out " + short_form(shape.offer.grid), shape.job);
+        return note(std::string(phase == Phase::observed ? "let_go " : "opt_out ") +
+                        short_form(shape.offer.grid),
+                    shape.job);
     }
     ApplyResult checkpoint(JobId id, std::uint32_t, int, std::int64_t done,
                            const Move& move) override {

@@ -3,11 +3,10 @@
 // slurmctld runs: what was measured counts, and nothing is measured twice. A scheduler on a
 // scripted host with a real store.
 #include <sqlite3.h>
-#include <sys/resource.h>
 
-#include <csignal>
 #include <fstream>
 
+#include "full_disk.h"
 #include "planner/search/planner.h"
 #include "scripted_host.h"
 #include "suite.h"
@@ -42,23 +41,6 @@ Profile result_of(const ProfileRequest& request) {
         profile.entries.push_back({shape, 1e-3, 3, 0.01});
     return profile;
 }
-
-/// The disk has no room for a byte more: for as long as it lives no file grows.
-class FullDisk {
-  public:
-    FullDisk() {
-        std::signal(SIGXFSZ, SIG_IGN);
-        getrlimit(RLIMIT_FSIZE, &before_);
-        const rlimit full{1, before_.rlim_max};
-        setrlimit(RLIMIT_FSIZE, &full);
-    }
-    ~FullDisk() { setrlimit(RLIMIT_FSIZE, &before_); }
-    FullDisk(const FullDisk&) = delete;
-    FullDisk& operator=(const FullDisk&) = delete;
-
-  private:
-    rlimit before_{};
-};
 
 struct StoreScene : Scene {
     std::unique_ptr<Scheduler> played;

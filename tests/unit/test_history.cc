@@ -9,6 +9,7 @@
 #include "directory.h"
 #include "plugin/sched/history/histogram.h"
 #include "plugin/sched/history/history_file.h"
+#include "plugin/sched/history/job_account.h"
 #include "plugin/sched/live/live_json.h"
 #include "scripted_host.h"
 #include "suite.h"
@@ -35,6 +36,19 @@ TEST(a_state_is_told_at_once_and_its_reasons_not_too_often) {
     ck_assert_uint_eq(history.news().size(), 2);  // changes of state
     ck_assert_uint_eq(history.take_new().size(), 3);
     ck_assert_uint_eq(history.take_new().size(), 0);
+}
+
+TEST(of_a_job_that_is_over_its_history_makes_how_its_time_went) {
+    JobPast past;
+    past.events = {{100, "waiting", ""},        {230, "running", "4xa40"},
+                   {1230, "checkpointing", ""}, {1250, "waiting", ""},
+                   {1270, "running", "8xa40"},  {3270, std::string(JobHistory::over_state), ""}};
+    const JobAccount account = account_of(past);
+    // Saved for 20 s, waited for 20 s for its second life.
+    ck_assert(account == (JobAccount{.lives = 2, .waited_s = 130, .ran_s = 3000, .moved_s = 40}));
+    const std::string words = words_of(account);
+    ck_assert_str_eq(words.c_str(), "lives=2 waited=130s ran=3000s moved=40s running=0.987");
+    ck_assert(account_of(JobPast{}) == JobAccount{});
 }
 
 TEST(the_first_and_the_last_events_of_a_job_are_kept) {

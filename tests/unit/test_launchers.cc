@@ -9,6 +9,7 @@
 #include "request/rendezvous.h"
 #include "request/resolver.h"
 #include "request/script_programs.h"
+#include "request/script_training.h"
 #include "suite.h"
 
 using namespace arena;
@@ -217,6 +218,30 @@ TEST(a_batch_script_names_the_launchers_that_it_starts) {
     names("python train_lightning_gpt.py fit", "1:train_lightning_gpt.py=lightning ");
     names("srun bash -c 'trap \"\" USR1; exec torchrun \"$@\"' _ x.py", "1:torchrun=torchrun ");
     names("torchrun a.py\ntorchrun b.py\n", "1:torchrun=torchrun ");
+}
+
+TEST(a_batch_script_says_what_it_trains) {
+    const auto said = [](std::string_view script) {
+        const ScriptTraining t = parse_script_training(script);
+        return t.launcher + "|" + t.model + "|" + std::to_string(t.batch_on(8));
+    };
+    test::assert_text(
+        said("MODEL=meta-llama/Llama-2-7b-hf\nsrun torchrun --nproc_per_node 4 run_clm.py "
+             "--model_name_or_path \"$MODEL\" --per_device_train_batch_size=2 "
+             "--gradient_accumulation_steps 4\n"),
+        "torchrun|meta-llama/Llama-2-7b-hf|64");
+    test::assert_text(
+        said("L=24\nexport ARGS=\"--num-layers $L --hidden-size 1024 \\\n  --seq-length 1024\"\n"
+             "DATA=(\n  --global-batch-size 64 # samples\n)\n"
+             "torchrun --nproc-per-node 8 pretrain_gpt.py $ARGS ${DATA[@]}\n"),
+        "megatron|--num-layers 24 --hidden-size 1024 --seq-length 1024 --global-batch-size 64|64");
+    test::assert_text(said("deepspeed train.py --model $1 --train_batch_size 16\n"),
+                      "deepspeed||16");
+    test::assert_text(said("srun python train.py --model gpt2\n"), "||0");
+    test::assert_text(said("for MODEL in a b; do torchrun x.py --model $MODEL; done\n"),
+                      "torchrun||0");
+    test::assert_text(with_own_variables("A=1\nB='x y'\necho $A ${B} ${C} ${A:-2}\n"),
+                      "A=1\nB='x y'\necho 1 x y ${C} ${A:-2}\n");
 }
 
 TEST(what_a_batch_script_only_mentions_is_no_launcher_that_it_starts) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // The history of jobs as JSON lines beside the profile store, so that a restart of slurmctld does
-// not forget it. Two files of bounded size: what is written, and what was before it (FILE.1). A
-// line that was cut by a kill is left out when it is read.
+// not forget it. A line that was cut by a kill is left out when it is read.
 #pragma once
 
 #include <string>
@@ -10,6 +9,7 @@
 
 #include "base/result.h"
 #include "plugin/sched/history/job_history.h"
+#include "plugin/sched/history/line_file.h"
 
 namespace arena {
 
@@ -20,7 +20,7 @@ Result<HistoryLine> parse_history_line(std::string_view text);
 class HistoryFile {
   public:
     explicit HistoryFile(std::string path, std::size_t most_bytes = std::size_t{4} << 20)
-        : path_(std::move(path)), most_bytes_(most_bytes) {}
+        : file_(std::move(path), "the history of jobs", most_bytes) {}
     /// Of a profile store: history.jsonl in the same directory.
     static std::string path_beside(const std::string& profile_store);
 
@@ -36,8 +36,7 @@ class HistoryFile {
     Status append(const std::vector<HistoryLine>& lines);
 
   private:
-    std::string path_;
-    std::size_t most_bytes_;
+    LineFile file_;
 };
 
 }  // namespace arena

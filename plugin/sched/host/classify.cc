@@ -33,6 +33,8 @@ bool came_back_from_array(const JobFacts& facts) {
 }
 
 Step classify_held(const JobFacts& facts) {
+    // Let go by an observing Arena, and held since: not by Arena.
+    if (facts.mark && facts.mark->phase == Phase::observed) return Step::take_user_hold;
     if (!facts.mark) {
         if (facts.restart != 0) return Step::none;
         return facts.asked_to_hold ? Step::take_user_hold : Step::take;
@@ -63,6 +65,12 @@ Step classify(const JobFacts& facts) {
         default:
             return Step::none;
     }
+}
+
+Step classify_observed(const JobFacts& facts) {
+    const Step step = classify(facts);
+    if (facts.state != HostJobState::pending) return step;
+    return facts.held && step == Step::take ? step : Step::none;
 }
 
 bool plannable(const JobFacts& facts) {

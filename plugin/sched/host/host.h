@@ -25,6 +25,10 @@
 
 namespace arena {
 
+/// Whether jobs are Arena's to schedule, or only to look at: then what ordinary jobs seem to train
+/// is read, too, and nothing is held.
+enum class HostMode { acts, observes };
+
 enum class HostJobState { pending, running, suspended, completing, finished };
 
 /// What decides how a job is to be treated; cheap to fill under the lock.
@@ -46,6 +50,9 @@ enum class Step {
 };
 /// Pure; why: doc/design.md, sections 3 and 4.
 Step classify(const JobFacts&);
+/// The same while Arena only observes: no job is held; those that an acting Arena held are taken,
+/// to be let go.
+Step classify_observed(const JobFacts&);
 /// True of a mark of this life that says: Slurm may start it in the shape that Arena wrote.
 bool waits_released(const JobFacts&);
 /// True if Arena may plan the job now (dependencies and begin time aside).
@@ -96,6 +103,7 @@ struct JobView {
     std::uint32_t user_id = 0;
     std::string account;  ///< as Slurm charges it; "" = it has none
     RecordText record;
+    bool as_if = false;       ///< an ordinary job: the record is made of what its script says
     std::string comment;      ///< the user's Comment, may hold "arena:..."
     std::uint64_t basis = 0;  ///< fingerprint of what a decision about the job rests on
     std::string reason;       ///< state_desc as squeue shows it
@@ -176,6 +184,13 @@ struct EndedJob {
     bool by_limit = false;
 };
 
+/// A job that is over, as Slurm ran it.
+struct OverJob {
+    JobId id = 0;
+    double start_s = 0;  ///< 0: it never ran
+    double end_s = 0;
+};
+
 struct ClusterView {
     Snapshot snapshot;  ///< time, nodes, node_sets; jobs empty
     /// Of the monotonic clock, read with the snapshot: what lasts is measured by it, since
@@ -203,6 +218,7 @@ struct ClusterView {
     std::map<std::string, std::vector<NodeIndex>, std::less<>> partitions;
     std::vector<JobView> jobs;
     std::vector<EndedJob> ended;  ///< since the last reading
+    std::vector<OverJob> over;    ///< the same of all jobs that are observed, however they ended
     std::vector<CarrierView> carriers;
     std::vector<ArrayCarrierView> arrays;
     std::vector<Occupied> running;      ///< everybody's, ours too
@@ -303,6 +319,8 @@ class HostReader {
     virtual ClusterView collect(const KnowsRecord& knows) = 0;
     /// Second of the newest change to any job or node; lock-free.
     virtual std::int64_t last_change() = 0;
+    /// Whether Slurm itself, starting a released job, keeps the segments of its plan whole.
+    [[nodiscard]] virtual bool keeps_segments() const = 0;
 };
 
 /// Why a running job is told to save its state, and what its next start obeys.
@@ -357,6 +375,12 @@ class HostJobs {
         bool released = false;  ///< of a job that waits released: the text alone is written
     };
     virtual void set_reasons(const std::vector<Reason>&) = 0;
+    /// Words of how its time went, for the AdminComment of a job that is over.
+    struct EndWords {
+        JobId job;
+        std::string words;
+    };
+    virtual void note_ends(const std::vector<EndWords>&) {}
     /// Held jobs: when they are expected to start, as squeue --start shows it; 0 = nobody knows.
     /// Times that differ little are left as they are.
     struct Expected {
@@ -364,8 +388,6 @@ class HostJobs {
         double start_s;
     };
     virtual void set_expected_starts(const std::vector<Expected>&) = 0;
-    /// Whether Slurm itself, starting a released job, keeps the segments of its plan whole.
-    [[nodiscard]] virtual bool keeps_segments() const = 0;
     /// Rewrites and starts on exactly `nodes`; see ApplyOutcome for what a failure leaves.
     virtual ApplyResult start(const Shape&, const std::vector<std::string>& nodes) = 0;
     /// Rewrites and releases at the job's place in the queue: Slurm reserves for it.
@@ -375,8 +397,9 @@ class HostJobs {
     /// Gives so many tasks of an array's record, the lowest first, records of their own: copies of
     /// it with its mark.
     virtual ApplyResult split(JobId, std::uint32_t restart, std::int64_t tasks) = 0;
-    /// Makes it an ordinary job of this shape and lets it go (Comment=arena:off).
-    virtual ApplyResult opt_out(const Shape&) = 0;
+    /// Makes it an ordinary job of this shape and lets it go: for good (Comment=arena:off), or as
+    /// long as Arena only observes.
+    virtual ApplyResult opt_out(const Shape&, Phase left = Phase::off) = 0;
     /// Sends the checkpoint signal and marks the job checkpointing, with `done` iterations behind
     /// it. Neither a cool-down nor a drained node is in the way.
     virtual ApplyResult checkpoint(JobId, std::uint32_t restart, int signal, std::int64_t done,

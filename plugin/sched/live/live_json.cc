@@ -10,6 +10,7 @@
 
 #include "base/json.h"
 #include "base/text.h"
+#include "plugin/sched/history/job_account.h"
 #include "plugin/sched/host/pool_counts.h"
 
 namespace arena {
@@ -60,18 +61,9 @@ std::string plan_of(const JobStatus& status) {
     return {};
 }
 
-/// [from, to] of each run that is over, in seconds since the epoch; of what the history still has.
-Json runs_of(const JobPast& past) {
+Json runs_json(const JobPast& past) {
     Json runs = Json::array();
-    double since_s = -1;
-    for (const JobEvent& event : past.events) {
-        const bool starts = event.state == "running", ends = event.state.starts_with("waiting") ||
-                                                             event.state == JobHistory::over_state;
-        if (starts && since_s < 0) since_s = event.at_s;
-        if (!ends || since_s < 0) continue;
-        runs.push_back({since_s, event.at_s});
-        since_s = -1;
-    }
+    for (const auto& [from_s, to_s] : runs_of(past)) runs.push_back({from_s, to_s});
     return runs;
 }
 
@@ -80,7 +72,7 @@ Json over_json(const LiveState& state, const LiveShown& shown) {
     Json list = Json::array();
     state.books.history.visit_over([&](JobId id, const JobPast& past) {
         if (past.events.back().at_s < state.now_s - shown.past_s) return false;
-        if (Json runs = runs_of(past); !runs.empty())
+        if (Json runs = runs_json(past); !runs.empty())
             list.push_back({{"job", id}, {"uid", past.uid}, {"ran", std::move(runs)}});
         return list.size() < shown.most_jobs;
     });
@@ -139,7 +131,7 @@ Json job_json(const LiveState& state, JobId id, const JobStatus& status, const J
         json["plan"] = plan_of(status);
     }
     if (const JobPast* past = state.books.history.find(id); past != nullptr)
-        if (Json runs = runs_of(*past); !runs.empty()) json["ran"] = std::move(runs);
+        if (Json runs = runs_json(*past); !runs.empty()) json["ran"] = std::move(runs);
     return json;
 }
 
@@ -278,6 +270,7 @@ std::string live_json(const LiveState& state, const LiveShown& shown) {
               {"rounds", state.stats.rounds},
               {"policy", state.books.policy->name},
               {"enabled", state.enabled},
+              {"observe", state.observe},
               {"jobs_shown", shown.jobs},
               {"nodes_shown", shown.nodes},
               {"profiles_running", state.books.profiles.running()},

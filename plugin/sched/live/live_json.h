@@ -6,6 +6,7 @@
 
 #include <string>
 
+#include "base/json.h"
 #include "plugin/sched/round/report.h"
 
 namespace arena {
@@ -15,7 +16,8 @@ struct LiveState {
     const Round& round;
     const SchedulerStats& stats;
     bool enabled = true;
-    double now_s = 0;  ///< seconds since the epoch
+    Json observe = nullptr;  ///< what an observing Arena saw; null where it acts
+    double now_s = 0;        ///< seconds since the epoch
 };
 
 /// What PrivateData leaves to see.

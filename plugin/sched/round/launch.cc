@@ -12,6 +12,7 @@
 #include "planner/search/offers.h"
 #include "plugin/common/given.h"
 #include "plugin/common/job_mark.h"
+#include "plugin/common/quick_estimate.h"
 #include "plugin/sched/host/move_end.h"
 #include "plugin/sched/host/nonce.h"
 #include "request/launchers.h"
@@ -26,10 +27,6 @@ std::string stage_layers(const Plan& plan) {
 }
 
 /// Three digits are more than an estimate is worth; never an exponent.
-std::string seconds(double value) {
-    return fmt::format("{:.{}f}s", value, value >= 100 ? 0 : value >= 10 ? 1 : value >= 1 ? 2 : 4);
-}
-
 }  // namespace
 
 std::string launcher_arguments(const Request& request, const Plan& plan) {
@@ -117,9 +114,15 @@ std::string given_entry(const std::vector<std::string>& environment, const Reque
 }
 
 std::string admin_comment(std::string_view state, const Offer& offer) {
-    return fmt::format("arena:v1 state={} grid={} plan={} est={} source={}", state,
-                       short_form(offer.grid), short_form(offer.plan),
-                       seconds(offer.estimate.iteration_s), to_string(offer.estimate.source));
+    return fmt::format("arena:v1 state={} {}", state,
+                       advice_words(short_form(offer.grid), short_form(offer.plan),
+                                    offer.estimate.iteration_s, offer.estimate.source));
+}
+
+std::string advice_entry(const Offer& offer) {
+    return fmt::format("{}={}", advice_variable,
+                       advice_words(short_form(offer.grid), short_form(offer.plan),
+                                    offer.estimate.iteration_s, offer.estimate.source));
 }
 
 std::string system_comment(const std::vector<Offer>& offers, std::string_view unmeasured) {
@@ -129,9 +132,9 @@ std::string system_comment(const std::vector<Offer>& offers, std::string_view un
         note = fmt::format(" not measured: {}", unmeasured.substr(0, longest_note));
     std::string text = "arena offers:";
     for (const Offer& offer : std::span(offers).first(std::min(offers.size(), top_offers))) {
-        const std::string part =
-            fmt::format(" {} {} {} {};", short_form(offer.grid), short_form(offer.plan),
-                        seconds(offer.estimate.iteration_s), to_string(offer.estimate.source));
+        const std::string part = fmt::format(
+            " {} {} {} {};", short_form(offer.grid), short_form(offer.plan),
+            short_seconds(offer.estimate.iteration_s), to_string(offer.estimate.source));
         if (text.size() + part.size() + note.size() > longest) break;
         text += part;
     }

@@ -41,6 +41,9 @@ std::int64_t tasks_per_node(const std::string& launcher, const Grid& grid);
 
 /// "arena:v1 state=running grid=4xa40 plan=pp2,dp2,tp1,mb4x16 est=10.4s source=profiled"
 std::string admin_comment(std::string_view state, const Offer& offer);
+/// "ARENA_ADVICE=grid=4xa40 plan=pp2,dp2,tp1,mb4x16 est=10.4s source=profiled": of a job that Slurm
+/// starts while Arena only observes.
+std::string advice_entry(const Offer& offer);
 /// The top_offers best offers, and which GPU types were not measured and why ("" = none); at most 1
 /// KiB.
 std::string system_comment(const std::vector<Offer>& offers, std::string_view unmeasured = {});

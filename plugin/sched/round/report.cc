@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "planner/models/model.h"
+#include "plugin/sched/history/job_account.h"
 #include "plugin/sched/host/pool_counts.h"
 #include "plugin/sched/promises/promise_words.h"
 
@@ -391,10 +392,17 @@ std::string history_json(const Books& books, JobId job, const Asker& asker) {
     Json events = Json::array();
     for (const JobEvent& event : past->events)
         events.push_back({{"time_s", event.at_s}, {"state", event.state}, {"text", event.text}});
+    const JobAccount account = account_of(*past);
     return line({{"schema_version", 1},
                  {"job", job},
                  {"uid", past->uid},
                  {"over", past->over},
+                 {"account",
+                  {{"lives", account.lives},
+                   {"waited_s", account.waited_s},
+                   {"ran_s", account.ran_s},
+                   {"moved_s", account.moved_s},
+                   {"running_share", running_share(account)}}},
                  {"left_out", past->left_out},
                  {"left_out_after", JobHistory::Limits().first_events},
                  {"events", std::move(events)}});

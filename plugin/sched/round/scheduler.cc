@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "planner/models/model.h"
 #include "plugin/sched/arrays/array_report.h"
+#include "plugin/sched/history/job_account.h"
 #include "plugin/sched/loans/loan_report.h"
 #include "plugin/sched/nodes/boot_file.h"
 #include "plugin/sched/promises/promise_file.h"
@@ -152,8 +153,11 @@ void Scheduler::give_promises() {
     keep_promises();
 }
 
-/// Before anybody is told of them.
-void Scheduler::keep_promises() { write(promise_state_, format_promises(books_.promises.keep())); }
+/// Before anybody is told of them. What an observing Arena would promise binds nobody.
+void Scheduler::keep_promises() {
+    if (observes(books_.site.config)) return;
+    write(promise_state_, format_promises(books_.promises.keep()));
+}
 
 void Scheduler::keep_boots() {
     if (books_.boots.take_changed()) write(boot_state_, format_boots(books_.boots.keep()));
@@ -198,7 +202,14 @@ void Scheduler::keep_history() {
                                 .text = event.text});
     tell_of_leases();
     books_.forget_gone(round_.view);
-    const Status kept = history_file_.append(books_.history.take_new());
+    std::vector<Host::EndWords> ends;
+    for (const EndedJob& end : round_.view.ended)
+        if (const JobPast* past = books_.history.find(end.job.id); past != nullptr && past->over)
+            ends.push_back({end.job.id, words_of(account_of(*past))});
+    host_.note_ends(ends);
+    const std::vector<HistoryLine> lines = books_.history.take_new();
+    if (observes(books_.site.config)) return;  // the diary has it
+    const Status kept = history_file_.append(lines);
     if (!kept && !history_failed_)
         host_.log_error(kept.error().message() +
                         ": arena history forgets what happened when slurmctld ends");
@@ -506,7 +517,7 @@ void Scheduler::recall() {
     HistoryFile::Read past = history_file_.read();
     for (HistoryLine& line : past.lines) books_.history.recall(std::move(line));
     if (!past.problem.empty()) host_.log_error(past.problem);
-    recall_promises();
+    if (!observes(books_.site.config)) recall_promises();
     recall_boots();
 }
 

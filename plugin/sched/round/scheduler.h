@@ -84,7 +84,7 @@ class Scheduler {
         return arena::history_json(books_, job, asker);
     }
     /// What is shown to everybody: plugin/sched/live.
-    [[nodiscard]] const Books& books() const { return books_; }
+    [[nodiscard]] Books& books() { return books_; }
     [[nodiscard]] const Round& last_round() const { return round_; }
     [[nodiscard]] const SchedulerStats& stats() const { return stats_; }
     /// `arena slowdown`: of `word`, a job or a node. Whether who asks may is asked before.

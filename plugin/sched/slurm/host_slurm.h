@@ -15,7 +15,7 @@ namespace arena {
 /// meant to be held while many jobs are visited. `stopping` outlives the host: the plug-in is told
 /// to stop.
 std::unique_ptr<Host> make_slurm_host(std::int64_t slice_ms, const std::string& lent_in,
-                                      const std::atomic<bool>& stopping);
+                                      HostMode mode, const std::atomic<bool>& stopping);
 
 /// Slurm's own backfill, loaded from PluginDir (ours by that name skipped). Its thread runs until
 /// unload.

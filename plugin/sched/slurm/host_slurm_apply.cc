@@ -412,13 +412,14 @@ ApplyResult rehold_job(JobId id, std::uint32_t restart) {
     return {};
 }
 
-ApplyResult opt_out_job(const Shape& shape) {
+ApplyResult opt_out_job(const Shape& shape, Phase left) {
     ActionLock lock;
     if (!lock) return stopping();
     job_record_t* job = find_planned(shape);
     if (!job) return failed(ApplyOutcome::stale, "the job changed");
-    if (const int rc = reshape(job, shape, Phase::off)) return hold_after(job, rc, "opting out");
-    info("arena: JobId=%u left to Slurm: its comment says arena:off", job->job_id);
+    if (const int rc = reshape(job, shape, left)) return hold_after(job, rc, "opting out");
+    info("arena: JobId=%u left to Slurm: %s", job->job_id,
+         left == Phase::off ? "its comment says arena:off" : "Arena only observes");
     schedule_job_save();
     queue_job_scheduler();
     return {};

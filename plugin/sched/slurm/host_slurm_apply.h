@@ -11,14 +11,15 @@
 
 namespace arena {
 
-std::size_t survey_jobs(const std::function<bool(const std::string&)>& asks_to_hold,
+std::size_t survey_jobs(const std::function<bool(const std::string&)>& asks_to_hold, HostMode mode,
                         std::int64_t slice_ms);
 void write_reasons(const std::vector<Host::Reason>& reasons, std::int64_t slice_ms);
+void write_ends(const std::vector<Host::EndWords>& ends, std::int64_t slice_ms);
 void write_expected_starts(const std::vector<Host::Expected>& starts, std::int64_t slice_ms);
 ApplyResult start_job(const Shape& shape, const std::vector<std::string>& nodes);
 ApplyResult release_job(const Shape& shape);
 ApplyResult rehold_job(JobId id, std::uint32_t restart);
-ApplyResult opt_out_job(const Shape& shape);
+ApplyResult opt_out_job(const Shape& shape, Phase left);
 ApplyResult checkpoint_job(JobId id, std::uint32_t restart, int signal, std::int64_t done,
                            const Move& move);
 ApplyResult note_avoided_nodes(JobId id, std::uint32_t restart,

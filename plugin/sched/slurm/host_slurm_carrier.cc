@@ -157,8 +157,9 @@ void cancel_carrier(JobId id) {
 
 class SlurmHost : public Host {
   public:
-    SlurmHost(std::int64_t slice_ms, std::string lent_in, const std::atomic<bool>& stopping)
-        : slice_ms_(slice_ms), lent_in_(std::move(lent_in)), stopping_(stopping) {}
+    SlurmHost(std::int64_t slice_ms, std::string lent_in, HostMode mode,
+              const std::atomic<bool>& stopping)
+        : slice_ms_(slice_ms), lent_in_(std::move(lent_in)), mode_(mode), stopping_(stopping) {}
 
     bool layout_is_sound(std::string* what) override {
         SlurmLock lock(SlurmLock::Kind::read);
@@ -166,16 +167,16 @@ class SlurmHost : public Host {
     }
     bool has_work() override {
         SlurmLock lock(SlurmLock::Kind::read);
-        return slurm_has_work();
+        return slurm_has_work(mode_);
     }
     std::size_t survey(const std::function<bool(const std::string&)>& asks_to_hold) override {
-        return survey_jobs(asks_to_hold, slice_ms_);
+        return survey_jobs(asks_to_hold, mode_, slice_ms_);
     }
     ClusterView collect(const KnowsRecord& knows) override {
         // A writer who waits for us keeps every reader waiting behind it.
         constexpr std::int64_t read_slice_ms = 5;
         ClusterView view =
-            read_cluster(knows, lent_in_, std::min(read_slice_ms, slice_ms_), read_s_);
+            read_cluster(knows, lent_in_, mode_, std::min(read_slice_ms, slice_ms_), read_s_);
         read_s_ = view.snapshot.time_s;
         return view;
     }
@@ -185,6 +186,7 @@ class SlurmHost : public Host {
     void set_reasons(const std::vector<Reason>& reasons) override {
         write_reasons(reasons, slice_ms_);
     }
+    void note_ends(const std::vector<EndWords>& ends) override { write_ends(ends, slice_ms_); }
     void set_expected_starts(const std::vector<Expected>& starts) override {
         write_expected_starts(starts, slice_ms_);
     }
@@ -199,7 +201,9 @@ class SlurmHost : public Host {
     ApplyResult split(JobId id, std::uint32_t restart, std::int64_t tasks) override {
         return split_array(id, restart, tasks);
     }
-    ApplyResult opt_out(const Shape& shape) override { return opt_out_job(shape); }
+    ApplyResult opt_out(const Shape& shape, Phase left) override {
+        return opt_out_job(shape, left);
+    }
     ApplyResult checkpoint(JobId id, std::uint32_t restart, int signal, std::int64_t done,
                            const Move& move) override {
         return checkpoint_job(id, restart, signal, done, move);
@@ -262,6 +266,7 @@ class SlurmHost : public Host {
   private:
     std::int64_t slice_ms_;
     std::string lent_in_;
+    HostMode mode_;
     double read_s_ = 0;  ///< time of the last reading
     const std::atomic<bool>& stopping_;
 };
@@ -269,9 +274,9 @@ class SlurmHost : public Host {
 }  // namespace
 
 std::unique_ptr<Host> make_slurm_host(std::int64_t slice_ms, const std::string& lent_in,
-                                      const std::atomic<bool>& stopping) {
+                                      HostMode mode, const std::atomic<bool>& stopping) {
     lock_times() = {};
-    return std::make_unique<SlurmHost>(slice_ms, lent_in, stopping);
+    return std::make_unique<SlurmHost>(slice_ms, lent_in, mode, stopping);
 }
 
 namespace {

@@ -157,6 +157,7 @@ Seen seen_now(const job_record_t* job) { return {job->job_id, job->job_state, jo
 struct JobWalk {
     ClusterView* view;
     const NodeTable* table;
+    HostMode mode;
     /// Pending, waiting for nothing but resources; Arena jobs that opted out are ordinary ones,
     /// too.
     std::vector<job_record_t*> ordinary;
@@ -189,7 +190,7 @@ int visit_job(void* item, void* argument) {
         walk->view->running.push_back(occupied_by(job, *walk->table));
         subtract(walk->view->running.back(), walk->view->snapshot);
     }
-    if (waits_for_resources(job) && (!arena_record(job) || opted_out(job)))
+    if (waits_for_resources(job) && (!planned_record(job, walk->mode) || opted_out(job)))
         walk->ordinary.push_back(job);
     return 0;
 }
@@ -211,8 +212,9 @@ CarrierView carrier_of(const job_record_t* job, const char* request) {
 /// The reading of a cluster, from its first lock to its last.
 class Reading {
   public:
-    Reading(const Host::KnowsRecord& knows, const std::string& lent_in, double since_s)
-        : sets_(view_, table_, lent_in), texts_(knows), since_s_(since_s) {}
+    Reading(const Host::KnowsRecord& knows, const std::string& lent_in, HostMode mode,
+            double since_s)
+        : sets_(view_, table_, lent_in), texts_(knows), mode_(mode), since_s_(since_s) {}
 
     /// Nodes, partitions, who runs where, who stands first, and which jobs there are; under a lock.
     void read_tables() {
@@ -226,7 +228,7 @@ class Reading {
         table_ = read_nodes(view_);
         read_partitions(view_, table_);
         if (basic_priority()) queue_.emplace();
-        JobWalk walk{&view_, &table_, {}, {}};
+        JobWalk walk{.view = &view_, .table = &table_, .mode = mode_, .ordinary = {}, .all = {}};
         list_for_each_ro(job_list, visit_job, &walk);
         read_ordinary(walk.ordinary);
         all_ = std::move(walk.all);
@@ -277,7 +279,7 @@ class Reading {
         if (job->details && job->details->submit_time < slurmctld_config.boot_time &&
             !goes_on_after_reconfigure())
             view_.since_recovery_s = since_boot(view_);
-        const char* record = arena_record(job);
+        const char* record = planned_record(job, mode_);
         const char* request = record ? nullptr : carrier_request(job);
         if (request) view_.carriers.push_back(carrier_of(job, request));
         const char* array = record || request ? nullptr : array_facts(job);
@@ -285,6 +287,7 @@ class Reading {
         if (record && (IS_JOB_COMPLETE(job) || IS_JOB_TIMEOUT(job)) && job->details &&
             static_cast<double>(job->end_time) >= since_s_)
             view_.ended.push_back(ended_job(job));
+        if (mode_ == HostMode::observes && record) note_over(job);
         if (!record || IS_JOB_FINISHED(job)) return;
         if (!same_tables || seen_now(job) != seen) {
             JobView& changing = view_.jobs.emplace_back();
@@ -295,8 +298,17 @@ class Reading {
         }
         JobView& view = view_.jobs.emplace_back(
             read_job(job, record, sets_, texts_, queue_ ? &*queue_ : nullptr));
+        view.as_if = arena_record(job) == nullptr;
         read_allocation(job, table_, view);
         note_ordinary_ahead(job, view);
+    }
+
+    /// Of one that only waited the end is when it was cancelled.
+    void note_over(const job_record_t* job) {
+        if (!IS_JOB_FINISHED(job) || static_cast<double>(job->end_time) < since_s_) return;
+        const bool ran = job->start_time > 0 && job->start_time <= job->end_time && job->nodes;
+        view_.over.push_back({job->job_id, ran ? static_cast<double>(job->start_time) : 0,
+                              static_cast<double>(job->end_time)});
     }
 
     void note_ordinary_ahead(const job_record_t* record, JobView& job) const {
@@ -326,6 +338,7 @@ class Reading {
     std::vector<Ordinary> ordinary_;  ///< by view_.ordinary
     std::vector<Seen> all_;
     std::size_t next_ = 0;
+    HostMode mode_;
     double since_s_;
 };
 
@@ -386,13 +399,16 @@ bool nodes_say_something() {
 
 }  // namespace
 
-bool slurm_has_work() {
+bool slurm_has_work(HostMode mode) {
     if (!job_list) return false;
-    const auto ours = [](void* item, void*) -> int {
+    const auto ours = [](void* item, void* key) -> int {
         const auto* job = static_cast<const job_record_t*>(item);
-        return arena_record(job) || carrier_request(job) || array_facts(job) ? 1 : 0;
+        return planned_record(job, *static_cast<const HostMode*>(key)) || carrier_request(job) ||
+                       array_facts(job)
+                   ? 1
+                   : 0;
     };
-    return list_find_first_ro(job_list, ours, nullptr) != nullptr || nodes_say_something();
+    return list_find_first_ro(job_list, ours, &mode) != nullptr || nodes_say_something();
 }
 
 bool slurm_has_reservations() { return resv_list && list_count(resv_list) > 0; }
@@ -404,9 +420,9 @@ bool slurm_layout_is_sound(std::string* what) {
     return what->empty();
 }
 
-ClusterView read_cluster(const Host::KnowsRecord& knows, const std::string& lent_in,
+ClusterView read_cluster(const Host::KnowsRecord& knows, const std::string& lent_in, HostMode mode,
                          std::int64_t slice_ms, double since_s) {
-    Reading reading(knows, lent_in, since_s);
+    Reading reading(knows, lent_in, mode, since_s);
     {
         SlurmLock lock(SlurmLock::Kind::read);
         reading.read_tables();

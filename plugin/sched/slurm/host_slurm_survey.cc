@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 
+#include "base/text.h"
 #include "plugin/sched/host/end_comment.h"
 #include "plugin/sched/host/move_end.h"
 #include "plugin/sched/slurm/host_slurm_apply.h"
@@ -145,11 +146,13 @@ void show_holder(job_record_t* job, const JobFacts& facts) {
     note_job_change();
 }
 
+using Rules = Step (*)(const JobFacts&);
+
 /// Whether survey_one() would find nothing to do. Asked under the read locks, so that a long queue
 /// of held jobs does not keep Slurm's readers waiting.
-bool needs_no_survey(const job_record_t* job, time_t now) {
+bool needs_no_survey(const job_record_t* job, Rules rules, time_t now) {
     const JobFacts facts = facts_of(job);
-    if (classify(facts) != Step::none || (facts.mark && facts.mark->hold != OtherHold::none))
+    if (rules(facts) != Step::none || (facts.mark && facts.mark->hold != OtherHold::none))
         return false;
     if (!plannable(facts) || !facts.held) return true;
     const JobDetails* details = job->details;
@@ -162,10 +165,10 @@ bool needs_no_survey(const job_record_t* job, time_t now) {
 }
 
 bool survey_one(job_record_t* job, const std::function<bool(const std::string&)>& asks_to_hold,
-                time_t reference) {
+                Rules rules, time_t reference) {
     JobFacts facts = facts_of(job);
     if (!facts.mark && facts.held) facts.asked_to_hold = asks_to_hold(arena_record(job));
-    const Step step = classify(facts);
+    const Step step = rules(facts);
     bool changed = false;
     if (step == Step::take || step == Step::take_user_hold) changed = take(job, step);
     if (step == Step::mark_started) changed = mark_started(job);
@@ -181,19 +184,20 @@ bool survey_one(job_record_t* job, const std::function<bool(const std::string&)>
 
 }  // namespace
 
-std::size_t survey_jobs(const std::function<bool(const std::string&)>& asks_to_hold,
+std::size_t survey_jobs(const std::function<bool(const std::string&)>& asks_to_hold, HostMode mode,
                         std::int64_t slice_ms) {
+    const Rules rules = mode == HostMode::observes ? classify_observed : classify;
     std::size_t changed = 0;
     std::vector<JobId> ids;
     const time_t now = time(nullptr);
     for_each_sliced(SlurmLock::Kind::read, ids_of(is_live), slice_ms,
                     [&](job_record_t* job, std::size_t) {
-                        if (arena_record(job) && !needs_no_survey(job, now))
+                        if (arena_record(job) && !needs_no_survey(job, rules, now))
                             ids.push_back(job->job_id);
                     });
     const time_t reference = shared_age_reference();
     for_each_sliced(SlurmLock::Kind::write, ids, slice_ms, [&](job_record_t* job, std::size_t) {
-        if (survey_one(job, asks_to_hold, reference)) ++changed;
+        if (survey_one(job, asks_to_hold, rules, reference)) ++changed;
     });
     const std::vector<JobId> over = ids_of(is_at_its_end);
     for_each_sliced(SlurmLock::Kind::write, over, slice_ms, [](job_record_t* job, std::size_t) {
@@ -224,6 +228,20 @@ bool shown(const job_record_t* job, const Host::Reason& reason) {
 }
 
 }  // namespace
+
+void write_ends(const std::vector<Host::EndWords>& ends, std::int64_t slice_ms) {
+    if (ends.empty()) return;
+    std::vector<JobId> ids;
+    for (const auto& end : ends) ids.push_back(end.job);
+    for_each_sliced(SlurmLock::Kind::write, ids, slice_ms, [&](job_record_t* job, std::size_t i) {
+        if (!IS_JOB_FINISHED(job) || IS_JOB_COMPLETING(job)) return;
+        std::string comment = text_of(job->admin_comment);
+        for (const std::string_view word : split(ends[i].words, ' '))
+            comment = with_word(comment, word);
+        if (assign_text(&job->admin_comment, comment)) note_job_change();
+    });
+    schedule_job_save();
+}
 
 void write_reasons(const std::vector<Host::Reason>& reasons, std::int64_t slice_ms) {
     std::vector<JobId> ids, other;

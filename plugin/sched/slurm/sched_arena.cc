@@ -19,6 +19,7 @@
 #include "plugin/common/shared.h"
 #include "plugin/common/slurm_layout.h"
 #include "plugin/sched/live/live_json.h"
+#include "plugin/sched/observe/observer.h"
 #include "plugin/sched/round/scheduler.h"
 #include "plugin/sched/slurm/host_slurm.h"
 #include "plugin/sched/slurm/host_slurm_apply.h"
@@ -29,6 +30,7 @@
 #include "site/config_place.h"
 #include "site/config_sum.h"
 #include "site/kept_config.h"
+#include "site/model_rules.h"
 
 namespace arena {
 namespace {
@@ -41,6 +43,15 @@ constexpr std::size_t max_faults = 3;
 /// Shortest pause between looks at Slurm's change stamps.
 constexpr double look_s = 0.25;
 
+double now_s() { return static_cast<double>(time(nullptr)); }
+
+/// What arena.yaml and the files that it names say together.
+struct SiteTables {
+    Config config;
+    std::vector<GpuType> hardware;
+    Calibration calibration;
+};
+
 class Plugin {
   public:
     void start();
@@ -51,11 +62,12 @@ class Plugin {
     void run() noexcept;
     bool controller_is_ready();
     void load();
+    void observe(const SiteTables& tables, Observer::Kept seen);
     bool layout_is_sound();
     void wait_for_event();
     bool round_is_due();
     void round_if_due();
-    bool look_is_due() const;
+    bool look_is_due();
     void take_in_reports();
     void guarded_round() noexcept;
     void note_fault(const char* what);
@@ -64,6 +76,7 @@ class Plugin {
     void add_loan_verbs(std::vector<Verb>& known);
     void add_live_verbs(std::vector<Verb>& known, const Asker& asker);
     std::string live();
+    std::string stats(const Asker& asker);
     std::string answer(std::string_view line, std::uint32_t uid);
 
     StockBackfill backfill_;
@@ -71,17 +84,25 @@ class Plugin {
     std::atomic<bool> stopping_{false}, reload_{false};
     int wake_fd_ = -1;
 
+    /// Who decides and answers.
+    [[nodiscard]] Scheduler& deciding() { return observer_ ? observer_->scheduler() : *scheduler_; }
+
     std::unique_ptr<Host> host_;
+    /// Who acts. Where Arena observes it makes no rounds: it keeps what was promised and lent.
     std::unique_ptr<Scheduler> scheduler_;
+    std::unique_ptr<Observer> observer_;
     Config config_;
-    std::string config_path_;
-    std::string config_sum_;  ///< of the file in force, for the doctor
+    /// The file in force, for the doctor.
+    struct ConfigFile {
+        std::string path, sum;
+    };
+    ConfigFile config_file_;
     SocketServer socket_;
     std::vector<std::uint32_t> loan_users_;  ///< uids
     bool off_ = false, woken_ = false;
     bool unsound_ = false;  ///< off because Slurm's records are not those of the headers
     Clock::time_point last_round_{};
-    Clock::time_point watched_{};  ///< when somebody last looked at the cluster
+    Clock::time_point looked_at_{};  ///< when somebody last looked at the cluster
     std::int64_t last_round_second_ = 0;
     std::vector<Clock::time_point> faults_;
 };
@@ -104,6 +125,7 @@ void Plugin::stop() {
     request_round();
     if (thread_.joinable()) thread_.join();
     socket_.close();
+    observer_.reset();
     scheduler_.reset();
     host_.reset();
     close_round_fd();
@@ -157,13 +179,6 @@ Status open_socket(SocketServer& server, const std::string& path) {
     return status ? server.open(path) : status;
 }
 
-/// What arena.yaml and the files that it names say together.
-struct SiteTables {
-    Config config;
-    std::vector<GpuType> hardware;
-    Calibration calibration;
-};
-
 Result<SiteTables> read_tables(Result<Config> config, const std::string& path) {
     if (!config) return config.error();
     for (const std::string& file : {config->hardware_file, config->calibration_file})
@@ -172,6 +187,7 @@ Result<SiteTables> read_tables(Result<Config> config, const std::string& path) {
     if (!hardware) return hardware.error();
     auto calibration = load_calibration(config->calibration_file);
     if (!calibration) return calibration.error();
+    if (const auto rules = load_model_rules(config->observe_models); !rules) return rules.error();
     if (!find_slurm_policy(config->policy))
         return usage_error("policy \"" + config->policy +
                                "\" is no policy of sched/arena; accepted: " + slurm_policy_names(),
@@ -208,28 +224,47 @@ std::optional<SiteTables> read_site(bool has_one, std::string& path) {
 /// On failure the old ones stay.
 void Plugin::load() {
     std::string path = config_path_beside(slurm_conf.slurm_conf);
-    config_path_ = path;
+    config_file_.path = path;
     std::optional<SiteTables> tables = read_site(scheduler_ != nullptr, path);
     if (!tables) return;
     config_ = std::move(tables->config);
     const auto sum = config_sum(path);
-    config_sum_ = sum ? *sum : std::string();
+    config_file_.sum = sum ? *sum : std::string();
     Scheduler::Kept kept = scheduler_ ? scheduler_->keep() : Scheduler::Kept{};
+    Observer::Kept seen = observer_ ? observer_->keep() : Observer::Kept{};
+    observer_.reset();
     scheduler_.reset();
     unsound_ = false;
     loan_users_ = uids_of(config_.loan_users);
+    const HostMode mode = observes(config_) ? HostMode::observes : HostMode::acts;
     host_ = make_slurm_host(config_.slice_ms, config_.loan_enabled ? config_.loan_partition : "",
-                            stopping_);
+                            mode, stopping_);
     if (!layout_is_sound()) return;
     off_ = !config_.enabled;
     faults_.clear();
+    if (mode == HostMode::observes) observe(*tables, std::move(seen));
     scheduler_ = std::make_unique<Scheduler>(*host_, config_, std::move(tables->hardware),
                                              std::move(tables->calibration), plan_limits());
     scheduler_->take_over(std::move(kept));
     if (auto status = open_socket(socket_, config_.socket); !status)
         error("arena: %s: arena explain falls back to scontrol", status.error().message().c_str());
     info("arena: policy %s, %zu GPU types, configuration %s%s", config_.policy.c_str(),
-         config_.gpu_types.size(), path.c_str(), off_ ? ": enabled is false" : "");
+         config_.gpu_types.size(), path.c_str(),
+         off_        ? ": enabled is false"
+         : observer_ ? ": mode is observe, Slurm schedules all jobs"
+                     : "");
+}
+
+/// What was seen before stays known.
+void Plugin::observe(const SiteTables& tables, Observer::Kept seen) {
+    if (!seen.watched) {
+        seen.watched = std::make_unique<Watched>(config_.profile_store);
+        if (const std::string problem = seen.watched->diary.recall(); !problem.empty())
+            error("arena: %s", problem.c_str());
+    }
+    observer_ = std::make_unique<Observer>(*host_, std::move(seen.watched), config_,
+                                           tables.hardware, tables.calibration, plan_limits());
+    observer_->scheduler().take_over(std::move(seen.scheduler));
 }
 
 PlanLimits Plugin::plan_limits() const {
@@ -260,8 +295,8 @@ bool Plugin::round_is_due() {
     const double since_s = std::chrono::duration<double>(Clock::now() - last_round_).count();
     if (since_s < config_.min_gap_s) return false;
     // Slurm stamps changes in whole seconds: a change in the second of the last round may be new.
-    return woken_ || scheduler_->hurries() || since_s >= config_.interval_s ||
-           host_->last_change() >= last_round_second_;
+    return woken_ || deciding().hurries() || (observer_ && observer_->is_due(now_s())) ||
+           since_s >= config_.interval_s || host_->last_change() >= last_round_second_;
 }
 
 void Plugin::round_if_due() {
@@ -285,17 +320,17 @@ void Plugin::note_fault(const char* what) {
 /// times teach nothing.
 void Plugin::take_in_reports() {
     if (off_ || !scheduler_) return;
-    const auto now_s = static_cast<double>(time(nullptr));
+    const double now_s = arena::now_s();
     for (const LeftSlowReport& report : take_slow_reports()) {
         try {
-            scheduler_->on_slow_report(report, now_s);
+            deciding().on_slow_report(report, now_s);
         } catch (const std::exception& fault) {
             error("arena: JobId=%u its report is left out: %s", report.job, fault.what());
         }
     }
     for (const LeftReport& report : take_reports()) {
         try {
-            scheduler_->observe(report, now_s);
+            deciding().observe(report, now_s);
         } catch (const std::exception& fault) {
             error("arena: JobId=%u its report is left out: %s", report.job, fault.what());
         }
@@ -304,11 +339,10 @@ void Plugin::take_in_reports() {
 
 /// Without a job of Arena's there are no rounds; who watches sees the cluster as it is all the
 /// same, as often as it is looked at without changes.
-bool Plugin::look_is_due() const {
+bool Plugin::look_is_due() {
     const auto interval = std::chrono::duration<double>(config_.interval_s);
-    const double age_s =
-        static_cast<double>(time(nullptr)) - scheduler_->last_round().view.snapshot.time_s;
-    return Clock::now() - watched_ < 2 * interval && std::abs(age_s) >= config_.interval_s;
+    const double age_s = now_s() - deciding().last_round().view.snapshot.time_s;
+    return Clock::now() - looked_at_ < 2 * interval && std::abs(age_s) >= config_.interval_s;
 }
 
 void Plugin::guarded_round() noexcept {
@@ -316,15 +350,19 @@ void Plugin::guarded_round() noexcept {
     last_round_ = Clock::now();
     last_round_second_ = static_cast<std::int64_t>(time(nullptr));
     try {
-        for (const LeftUpdate& update : take_updates()) scheduler_->note_update(update);
+        for (const LeftUpdate& update : take_updates()) deciding().note_update(update);
         const auto has_work = [&] {
-            return host_->has_work() || scheduler_->has_work() || look_is_due();
+            return host_->has_work() || deciding().has_work() || look_is_due() ||
+                   (observer_ && observer_->has_work());
         };
+        const bool is_idle = off_ || observer_;
         if (off_ && !scheduler_->has_work()) return;
         if (!layout_is_sound()) return;
-        if (off_)
-            scheduler_->keep_deadlines();
-        else if (has_work())
+        if (is_idle && scheduler_->has_work()) scheduler_->keep_deadlines();
+        if (off_ || !has_work()) return;
+        if (observer_)
+            observer_->round();
+        else
             scheduler_->round();
     } catch (const std::exception& fault) {
         note_fault(fault.what());
@@ -335,11 +373,26 @@ void Plugin::guarded_round() noexcept {
     last_round_ = Clock::now();
 }
 
+/// A document with what an observing Arena has to say beside it.
+std::string with_observe(const std::string& document, Json seen) {
+    Json json = Json::parse(document, nullptr, false);
+    if (json.is_object() && !seen.is_null()) json["observe"] = std::move(seen);
+    return dump_json(json) + "\n";
+}
+
+std::string Plugin::stats(const Asker& asker) {
+    const std::string counted = deciding().stats_json(asker, slow_report_counts());
+    const bool all = asker.privileged || asker.sees_others;
+    return observer_ ? with_observe(counted, observer_->json(true, all ? std::nullopt
+                                                                       : std::optional(asker.uid)))
+                     : counted;
+}
+
 /// What may be said on the socket. Where nothing says why, an empty answer is the refusal.
 std::vector<Verb> Plugin::verbs(const Asker& asker) {
     const auto slowdown = [this, asker](SlowdownVerb verb) {
         return [this, asker, verb](std::string_view word) {
-            return scheduler_->slowdown(verb, word, asker);
+            return deciding().slowdown(verb, word, asker);
         };
     };
     const auto check = [this, slowdown](std::string_view word) {
@@ -350,31 +403,33 @@ std::vector<Verb> Plugin::verbs(const Asker& asker) {
     };
     const auto explain = [this, asker](std::string_view word) {
         const auto job = parse_integer(word, 1, UINT32_MAX);
-        return job ? scheduler_->explain(static_cast<JobId>(*job), asker) : std::string();
+        if (!job) return std::string();
+        const auto id = static_cast<JobId>(*job);
+        const std::string known = deciding().explain(id, asker);
+        return known.empty() || !observer_ ? known : with_observe(known, observer_->json_of(id));
     };
-    const auto stats = [this, asker](std::string_view) {
-        return scheduler_->stats_json(asker, slow_report_counts());
-    };
+    const auto stats = [this, asker](std::string_view) { return this->stats(asker); };
     const auto stats_reset = [this, stats](std::string_view word) {
-        scheduler_->forget_times();
+        deciding().forget_times();
         return stats(word);
     };
     return {
         {.name = "config",
          .answer =
              [this](std::string_view) {
-                 return dump_json(
-                            {{"schema_version", 1}, {"path", config_path_}, {"sum", config_sum_}}) +
+                 return dump_json({{"schema_version", 1},
+                                   {"path", config_file_.path},
+                                   {"sum", config_file_.sum}}) +
                         "\n";
              }},
         {.name = "array list",
-         .answer = [this, asker](std::string_view) { return scheduler_->arrays(asker); }},
+         .answer = [this, asker](std::string_view) { return deciding().arrays(asker); }},
         {.name = "explain", .subject = "JOB", .answer = explain},
         {.name = "queue",
-         .answer = [this, asker](std::string_view) { return scheduler_->queue_json(asker); }},
+         .answer = [this, asker](std::string_view) { return deciding().queue_json(asker); }},
         {.name = "snapshot",
          .right = Right::administrator,
-         .answer = [this](std::string_view) { return scheduler_->snapshot_json(); }},
+         .answer = [this](std::string_view) { return deciding().snapshot_json(); }},
         {.name = "stats", .answer = stats},
         {.name = "stats reset", .right = Right::administrator, .answer = stats_reset},
         {.name = "slowdown list", .answer = slowdown(SlowdownVerb::list)},
@@ -417,14 +472,16 @@ void Plugin::add_loan_verbs(std::vector<Verb>& known) {
 
 /// To everybody, whoever asks: what HTTP clients see whom nobody knows.
 std::string Plugin::live() {
-    watched_ = Clock::now();
-    const LiveState state{.books = scheduler_->books(),
-                          .round = scheduler_->last_round(),
-                          .stats = scheduler_->stats(),
+    looked_at_ = Clock::now();
+    const bool shows_jobs = !(slurm_conf.private_data & PRIVATE_DATA_JOBS);
+    const LiveState state{.books = deciding().books(),
+                          .round = deciding().last_round(),
+                          .stats = deciding().stats(),
                           .enabled = !off_,
-                          .now_s = static_cast<double>(time(nullptr))};
-    return live_json(state, {.jobs = !(slurm_conf.private_data & PRIVATE_DATA_JOBS),
-                             .nodes = !(slurm_conf.private_data & PRIVATE_DATA_NODES)});
+                          .observe = observer_ ? observer_->json(shows_jobs) : Json(),
+                          .now_s = now_s()};
+    return live_json(
+        state, {.jobs = shows_jobs, .nodes = !(slurm_conf.private_data & PRIVATE_DATA_NODES)});
 }
 
 void Plugin::add_live_verbs(std::vector<Verb>& known, const Asker& asker) {
@@ -432,7 +489,7 @@ void Plugin::add_live_verbs(std::vector<Verb>& known, const Asker& asker) {
     known.push_back(
         {.name = "history", .subject = "JOB", .answer = [this, asker](std::string_view word) {
              const auto job = parse_integer(word, 1, UINT32_MAX);
-             return job ? scheduler_->history_json(static_cast<JobId>(*job), asker)
+             return job ? deciding().history_json(static_cast<JobId>(*job), asker)
                         : error_json(usage_error("is no job id", printable(word)));
          }});
 }

@@ -122,6 +122,13 @@ const char* arena_record(const job_record_t* job) {
     return find_variable(job->spank_job_env, job->spank_job_env_size, record_variable);
 }
 
+const char* planned_record(const job_record_t* job, HostMode mode) {
+    const char* record = arena_record(job);
+    if (record != nullptr || mode != HostMode::observes) return record;
+    if (!job->details || job->spank_job_env_size == 0) return nullptr;
+    return find_variable(job->spank_job_env, job->spank_job_env_size, observed_variable);
+}
+
 const char* carrier_request(const job_record_t* job) {
     if (job->spank_job_env_size == 0) return nullptr;
     return find_variable(job->spank_job_env, job->spank_job_env_size, "ARENA_PROFILE");

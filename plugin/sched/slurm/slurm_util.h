@@ -54,6 +54,8 @@ void clear_supplements(job_record_t* job);
 
 /// ARENA_RECORD of a job that Arena manages; nullptr for every other job.
 const char* arena_record(const job_record_t* job);
+/// The same, while Arena observes of a job, too, that only seems to train something.
+const char* planned_record(const job_record_t* job, HostMode mode);
 /// ARENA_PROFILE of one of our carrier jobs; nullptr for every other job.
 const char* carrier_request(const job_record_t* job);
 /// ARENA_CARRIER of a job that trains members of arrays; nullptr for every other job.

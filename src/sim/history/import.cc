@@ -3,67 +3,18 @@
 #include "sim/history/import.h"
 
 #include <fmt/format.h>
-#include <fnmatch.h>
 
 #include <algorithm>
 #include <optional>
 #include <set>
 
 #include "base/text.h"
-#include "base/yaml.h"
 #include "core/limits.h"
 
 namespace arena::sim {
 namespace {
 
 constexpr const char* no_gpus = "without GPUs";
-
-bool fits_pattern(const std::string& pattern, const std::string& text) {
-    return pattern.empty() || ::fnmatch(pattern.c_str(), text.c_str(), 0) == 0;
-}
-
-/// "8" or "4-16".
-Status read_gpu_range(const YamlNode& node, std::string_view file, ModelRule& out) {
-    const auto parts = split(node.scalar, '-');
-    const auto least = parse_integer(parts.front(), 1, limits::gpus);
-    const auto most = parse_integer(parts.back(), 1, limits::gpus);
-    if (!least || !most || *most < *least || parts.size() > 2)
-        return usage_error(fmt::format("gpus: \"{}\" is neither N nor N-M, of 1 to {}",
-                                       printable(node.scalar), limits::gpus),
-                           node.where(file));
-    out.min_gpus = *least;
-    out.max_gpus = *most;
-    return Done{};
-}
-
-Result<ModelRule> rule_of(const YamlNode& item, std::string_view file) {
-    if (const Status keys = yaml_check_keys(
-            item, file, {"user", "account", "partition", "name", "gpus", "model", "batch"});
-        !keys)
-        return keys.error();
-    ModelRule rule;
-    for (const auto& [key, value] :
-         {std::pair("user", &rule.user), std::pair("account", &rule.account),
-          std::pair("partition", &rule.partition), std::pair("name", &rule.name),
-          std::pair("model", &rule.model)}) {
-        const YamlNode* said = item.find(key);
-        if (said == nullptr) continue;
-        const Result<std::string> text = yaml_string(*said, file, key);
-        if (!text) return text.error();
-        *value = *text;
-    }
-    if (const YamlNode* gpus = item.find("gpus"))
-        if (const Status range = read_gpu_range(*gpus, file, rule); !range) return range.error();
-    const YamlNode* batch = item.find("batch");
-    if (rule.model.empty() || batch == nullptr)
-        return usage_error(
-            "model and batch are needed: a name of `arena models`, and the samples of an iteration",
-            item.where(file));
-    const Result<std::int64_t> samples = yaml_integer(*batch, file, "batch", 1, limits::batch);
-    if (!samples) return samples.error();
-    rule.batch = *samples;
-    return rule;
-}
 
 /// What a column of a trace can hold.
 bool is_plain(const std::string& text) {
@@ -131,9 +82,9 @@ const char* Importer::why_not(const PastJob& job, std::string& type) const {
 }
 
 void Importer::name_model(const PastJob& job, TraceJob& out) {
-    const auto rule = std::find_if(options_.models.begin(), options_.models.end(),
-                                   [&](const ModelRule& one) { return one.fits(job); });
-    if (rule == options_.models.end()) return;
+    const ModelRule* rule = find_rule(
+        options_.models, {job.user, job.account, job.partition, job.name, job.gpu_count()});
+    if (rule == nullptr) return;
     out.model = rule->model;
     out.batch = rule->batch;
     ++out_.counts.mapped;
@@ -172,29 +123,6 @@ Import Importer::finish() {
 }
 
 }  // namespace
-
-bool ModelRule::fits(const PastJob& job) const {
-    return fits_pattern(user, job.user) && fits_pattern(account, job.account) &&
-           fits_pattern(partition, job.partition) && fits_pattern(name, job.name) &&
-           job.gpu_count() >= min_gpus && job.gpu_count() <= max_gpus;
-}
-
-Result<std::vector<ModelRule>> parse_model_rules(std::string_view text, std::string_view name) {
-    const Result<YamlNode> yaml = parse_yaml(text, name);
-    if (!yaml) return yaml.error();
-    if (const Status keys = yaml_check_keys(*yaml, name, {"models"}); !keys) return keys.error();
-    const YamlNode* list = yaml->find("models");
-    if (list == nullptr || list->kind != YamlNode::Kind::sequence || list->items.empty())
-        return usage_error("models: a list of {user, account, partition, name, gpus, model, batch}",
-                           (list == nullptr ? *yaml : *list).where(name));
-    std::vector<ModelRule> rules;
-    for (const YamlNode& item : list->items) {
-        Result<ModelRule> rule = rule_of(item, name);
-        if (!rule) return rule.error();
-        rules.push_back(std::move(*rule));
-    }
-    return rules;
-}
 
 Result<Import> import_history(const std::vector<PastJob>& jobs,
                               const std::map<std::string, PastNode>& nodes,

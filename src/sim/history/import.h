@@ -10,24 +10,10 @@
 #include <vector>
 
 #include "base/result.h"
-#include "core/limits.h"
 #include "sim/history/sacct.h"
+#include "site/model_rules.h"
 
 namespace arena::sim {
-
-/// Says of some jobs what they trained. Patterns are those of the shell (fnmatch(3)); an empty one
-/// fits all.
-struct ModelRule {
-    std::string user, account, partition, name;
-    std::int64_t min_gpus = 1, max_gpus = limits::gpus;
-    std::string model;  ///< as TraceJob has it
-    std::int64_t batch = 0;
-    [[nodiscard]] bool fits(const PastJob&) const;
-};
-
-/// `models:` a list of {user, account, partition, name, gpus: N or N-M, model, batch}: of a job the
-/// first rule that fits.
-Result<std::vector<ModelRule>> parse_model_rules(std::string_view text, std::string_view name);
 
 /// What became of the rows. Each GPU job is in exactly one of `jobs` and those left out.
 struct ImportCounts {
