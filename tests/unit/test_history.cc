@@ -159,8 +159,7 @@ struct LiveScene : Scene {
     }
 };
 
-Json live(const Scheduler& scheduler, bool jobs = true, bool nodes = true,
-          std::size_t most_jobs = 500) {
+Json live(Scheduler& scheduler, bool jobs = true, bool nodes = true, std::size_t most_jobs = 500) {
     return Json::parse(live_json({.books = scheduler.books(),
                                   .round = scheduler.last_round(),
                                   .stats = scheduler.stats(),
