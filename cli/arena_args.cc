@@ -181,6 +181,13 @@ Plan read_plan(Environment& environment) {
             "ARENA_HSDP={} shares ZeRO's states, and ARENA_ZERO_STAGE=0 has none: accepted beside "
             "it are 1, 2 and 3",
             plan.hsdp));
+    if (plan.etp > 1 && plan.ep == 1)
+        environment.fail(fmt::format(
+            "ARENA_ETP={} splits experts that are shared out, and ARENA_EP=1 shares none out",
+            plan.etp));
+    if (is_v_shaped(plan.schedule) && plan.vpp != 2)
+        environment.fail(fmt::format("ARENA_SCHEDULE={} has two chunks a stage, and ARENA_VPP={}",
+                                     to_string(plan.schedule), plan.vpp));
     if (plan.zero_stage > 3)
         environment.fail(fmt::format("ARENA_ZERO_STAGE={} is more than 3", plan.zero_stage));
     plan.stage_layers = read_stages(environment, pp);

@@ -229,7 +229,7 @@ tests_unit_test_promises_LDADD = $(baselines_libs) $(CHECK_LIBS)
 # Built by `make check`, run by tests/bench/planner-budget.
 check_PROGRAMS += tests/bench/planner-budget-search
 tests_bench_planner_budget_search_SOURCES = tests/bench/planner_budget.cc tests/unit/hostile_models.h
-tests_bench_planner_budget_search_LDADD = libarena_sched_logic.la libarena_arrays.la libarena_array_search.la libarena_array.la $(all_libs)
+tests_bench_planner_budget_search_LDADD = libarena_sched_logic.la libarena_plugin_rules.la libarena_arrays.la libarena_array_search.la libarena_array.la $(all_libs)
 
 # Built by `make check`, run by tests/bench/policies.
 check_PROGRAMS += tests/bench/arena-optimum

@@ -79,6 +79,10 @@ refused 1 'cannot be told states shared by groups of 2 replicas' env "${plan[@]}
 refused 2 'ARENA_HSDP=2 shares ZeRO.s states, and ARENA_ZERO_STAGE=0 has none: accepted beside it are 1, 2 and 3' \
     env "${plan[@]}" ARENA_HSDP=2 arena-args megatron
 refused 2 'ARENA_HSDP=3 does not divide ARENA_DP=2' env "${plan[@]}" ARENA_HSDP=3 arena-args megatron
+refused 2 'ARENA_ETP=2 splits experts that are shared out, and ARENA_EP=1 shares none out' env "${plan[@]}" ARENA_TP=2 ARENA_ETP=2 arena-args megatron
+refused 2 'ARENA_SCHEDULE=zbv has two chunks a stage, and ARENA_VPP=1' env "${plan[@]}" ARENA_SCHEDULE=zbv arena-args torchtitan
+refused 1 'lightning 2.5 cannot be told ZeRO 3 within groups of 2 replicas' env "${plan[@]}" ARENA_PP=1 ARENA_STAGE_LAYERS=12 ARENA_DP=4 ARENA_NUM_MICRO_BATCHES=2 \
+    ARENA_ZERO_STAGE=3 ARENA_HSDP=2 arena-args lightning
 refused 2 "ARENA_PP is not set to a number .empty.: is this a job of Arena's" arena-args megatron
 refused 2 'ARENA_DP is not set to a number .2;x.' env "${plan[@]}" 'ARENA_DP=2;x' arena-args megatron
 refused 2 'does not have the 2 stages' env "${plan[@]}" ARENA_STAGE_LAYERS=12 arena-args megatron

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # A plain PyTorch script (gloo, `python3 -m arena`, no line of Arena's in it) in a real cluster: healthy, nobody is named; one
 # rank becomes slow, and that one is suspected, by who waits for whom alone; the check of its node that follows makes a
-# culprit of it, which the next job avoids, or, where the node is healthy, clears it. Then a pair of a pipeline whose
-# messages take longer. More of these, counted: tests/bench/culprit. The checks' device is a test's, as in t0525.
+# culprit of it, which the next job avoids, or, where the node is healthy, clears it. More of these, links too, counted:
+# tests/bench/culprit. The checks' device is a test's, as in t0525.
 # shellcheck disable=SC2016,SC2317  # functions are called by ok, conditions evaluated by wait_until
 . "${ARENA_SRCDIR:-.}/tests/lib/tap.sh" || exit 99
 . "${ARENA_SRCDIR:-.}/tests/lib/cluster.sh"
@@ -88,12 +88,5 @@ ok "busy: it ends" ends busy
 ok "busy: a check clears it, or it is over without" wait_until "[[ ! \$(extra_of n1) ]]" 120 || diag "$(extra_of n1)"
 like "$(latest n1)$before" 'healthy|^0$' "busy: a check that was made found it healthy"
 
-# ---- messages of one pair --------------------------------------------------------------------------------------------------
-start_plain link pp
-slow link 2+3 0.3
-ok "link: somebody is suspected" wait_until '[[ $(suspects link) ]]' 180 || diag "$(told link true)"
-is "$(suspects link)" 2+3 "link: both ends, whose messages take longer"
-is "$(told link '.event == "suspect"' | jq -r .cause | sort -u)" communication "link: not their GPUs"
-ok "link: it ends" ends link
 is "$(squeue -h -t PD,R,CG -o '%j %T' | grep -v arena-check)" '' "nothing is left"
 done_testing

@@ -829,8 +829,10 @@ class _Recorder:
 
     def hook_all(self):
         """The same of a script that tells neither its back-end nor its model: each call and each model as it comes."""
+        if self._call is None or not _torch().distributed.is_available():
+            return
         parallel = _torch().nn.parallel.DistributedDataParallel
-        if self._call is None or not _torch().distributed.is_available() or hasattr(parallel.forward, "arena_times"):
+        if hasattr(parallel.forward, "arena_times"):
             return
         self._time_functions()
         forward, seen = parallel.forward, weakref.WeakSet()

@@ -116,8 +116,9 @@ void add_adapters(const MeasuredRow& row, Model& model) {
         digits = digits.substr(0, digits.find_first_not_of("0123456789"));
         if (const auto rank = parse_integer(digits, 1, 65536)) model.lora_rank = *rank;
     }
-    if (!says(row, " on ")) model.lora_targets = usual_targets(row);
-    model.lora_mlp = says(row, "on attention") || model.lora_targets != 0 ? 0 : 1;
+    const bool is_attention = says(row, "on attention");
+    if (!is_attention && !says(row, "on all")) model.lora_targets = usual_targets(row);
+    model.lora_mlp = is_attention || model.lora_targets != 0 ? 0 : 1;
     if (says(row, "QLoRA") || says(row, "4-bit") || says(row, "4 bit")) {
         model.base_bits = 4;
     } else if (element_bytes(model.precision) <= 1) {

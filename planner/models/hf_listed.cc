@@ -556,8 +556,11 @@ Chunked mixer_of(HfReader& reader, double d, double inner, std::int64_t usual_st
     return mixer;
 }
 
-/// Attention and a mixer side by side in each layer, then an MLP.
+/// Attention and a mixer side by side in each layer, then an MLP. A mamba_d_ssm of null is expand
+/// times the hidden size.
 void falcon_h1(HfReader& reader, LayerWriter& out) {
+    needed_number(reader, "num_key_value_heads");
+    if (!reader.mentions("mamba_d_ssm")) needed_number(reader, "mamba_d_ssm");
     const Hybrid all = Hybrid::of(reader);
     const double usual = all.d * real(number_of(reader, "mamba_expand", 2));
     const double inner = real(number_of(reader, "mamba_d_ssm", static_cast<std::int64_t>(usual)));
@@ -578,8 +581,10 @@ void granite_hybrid(HfReader& reader, LayerWriter& out) {
     Hybrid all = Hybrid::of(reader);
     const Chunked mixer =
         mixer_of(reader, all.d, all.d * real(number_of(reader, "mamba_expand", 2)), 256);
-    const double experts = real(number_of(reader, "num_local_experts", 8, 0));
-    const double best = real(number_of(reader, "num_experts_per_tok", 2));
+    const std::int64_t number = number_of(reader, "num_local_experts", 8, 0);
+    const double experts = real(number);
+    const double best =
+        number == 0 ? 0 : real(number_of(reader, "num_experts_per_tok", 2, 1, number));
     const double shared = real(number_of(reader, "shared_intermediate_size", 1024, 0));
     const std::vector<std::string> types = layer_types_of(
         reader, all.layers, {"mamba", "attention"}, [](std::int64_t) { return "mamba"; });
@@ -607,6 +612,8 @@ void gated_attention(const Hybrid& all, LayerWriter& out) {
 
 /// The delta rule, gated attention in each full_attention_interval-th layer, experts in all.
 void qwen3_next(HfReader& reader, LayerWriter& out) {
+    for (const std::string_view key : {"num_key_value_heads", "head_dim"})
+        needed_number(reader, key);
     Hybrid all = Hybrid::of(reader);
     const DeltaRule rule{.d = all.d,
                          .key_heads = real(number_of(reader, "linear_num_key_heads", 16)),
@@ -615,8 +622,9 @@ void qwen3_next(HfReader& reader, LayerWriter& out) {
                          .dim = real(number_of(reader, "linear_value_head_dim", 128)),
                          .taps = real(number_of(reader, "linear_conv_kernel_dim", 4))};
     const std::int64_t every = number_of(reader, "full_attention_interval", 4);
-    const double experts = real(number_of(reader, "num_experts", 512));
-    const double best = real(number_of(reader, "num_experts_per_tok", 10));
+    const std::int64_t number = number_of(reader, "num_experts", 512);
+    const double experts = real(number);
+    const double best = real(number_of(reader, "num_experts_per_tok", 10, 1, number));
     all.width = real(number_of(reader, "moe_intermediate_size", 512));
     const double shared = real(number_of(reader, "shared_expert_intermediate_size", 512, 0));
     must_divide(reader, "linear_num_key_heads", rule.key_heads, rule.heads,

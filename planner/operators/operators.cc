@@ -166,13 +166,9 @@ ShardOperators shard_operators(const Model& model, Precision precision, const Sh
     OpBuilder builder(ops.layer_forward, ops.layer_backward);
     layer(model, precision, shape, kind, builder);
     ends(model, precision, shape, ops);
-    if (is_transformer_layer(kind)) {
+    if (is_transformer_layer(kind))
         ops.attention.push_back(
             {attention_shape(model, precision, shape, kind), 1 / real(shape.cp)});
-        std::vector<OpCount> unused;
-        OpBuilder mlp(ops.mlp, unused);
-        transformer_mlp(model, precision, shape, kind, mlp);
-    }
     const double parameters = shard_parameters(model, kind, shape).total();
     ops.optimizer = {OpKind::optimizer,
                      Pass::forward,
@@ -184,6 +180,14 @@ ShardOperators shard_operators(const Model& model, Precision precision, const Sh
 
 ShardOperators shard_operators(const Model& model, Precision precision, const ShardShape& shape) {
     return shard_operators(model, precision, shape, layer_list(model).kinds.front());
+}
+
+std::vector<OpCount> mlp_operators(const Model& model, Precision precision, const ShardShape& shape,
+                                   const LayerKind& kind) {
+    std::vector<OpCount> forward, unused;
+    OpBuilder builder(forward, unused);
+    if (is_transformer_layer(kind)) transformer_mlp(model, precision, shape, kind, builder);
+    return forward;
 }
 
 KeptInputs kept_inputs(const Model& model) {
@@ -353,7 +357,8 @@ bool ep_fits(const Model& model, std::int64_t ep) {
 }
 
 bool etp_fits(const Model& model, std::int64_t tp, std::int64_t ep, std::int64_t etp) {
-    return etp == 1 || (etp > 0 && ep > 1 && tp % etp == 0 && model.moe_ffn_hidden % etp == 0);
+    return etp == 1 || (etp > 0 && ep > 1 && tp % etp == 0 && model.moe_ffn_hidden % etp == 0 &&
+                        !model.linear_bias);
 }
 
 bool cp_fits(const Model& model, std::int64_t cp) {

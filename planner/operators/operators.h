@@ -40,7 +40,6 @@ struct ShardOperators {
     /// layers' communication is left out.
     std::vector<OpCount> head;
     std::vector<OpCount> attention;  ///< what selective recompute repeats, per layer; may be empty
-    std::vector<OpCount> mlp;        ///< forward of the MLP or the experts alone; may be empty
     OpShape optimizer;               ///< one step over one layer's shard; linear in parameters
 };
 /// Layer operators of `kind`; embedding, head are the model's. Under fp8, mxfp8, nvfp4 the GEMMs of
@@ -48,6 +47,8 @@ struct ShardOperators {
 ShardOperators shard_operators(const Model&, Precision, const ShardShape&, const LayerKind& kind);
 /// Of the model's first kind of layer; the only one of a dense model without windows.
 ShardOperators shard_operators(const Model&, Precision, const ShardShape&);
+/// Forward of the MLP or the experts of a layer alone, per micro-batch; of other layers none.
+std::vector<OpCount> mlp_operators(const Model&, Precision, const ShardShape&, const LayerKind&);
 
 /// Parameters of one layer on one rank: matrices divided by tp, vectors replicated, experts divided
 /// by ep and etp (by tp when ep is 1). Experts exchange gradients in a group of their own.

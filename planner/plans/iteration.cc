@@ -279,9 +279,9 @@ void Iteration::set_heterogeneous_chunks(std::span<const std::int64_t> stage_lay
 
 InterleavedStages Iteration::interleaved(std::span<const std::int64_t> stage_layers,
                                          Chunks& chunks) const {
-    chunks.differ =
-        lies_apart() || std::any_of(stage_layers.begin(), stage_layers.end(),
-                                    [&](std::int64_t n) { return n % choice_.vpp != 0; });
+    chunks.differ = !shard_.is_homogeneous() ||
+                    std::any_of(stage_layers.begin(), stage_layers.end(),
+                                [&](std::int64_t n) { return n % choice_.vpp != 0; });
     chunks.differ ? set_heterogeneous_chunks(stage_layers, chunks)
                   : set_even_chunks(stage_layers, chunks);
     const double embedding = embedding_s() + shard_.embedding_comm_s;

@@ -232,7 +232,7 @@ class KindPricer {
             parts.backward_s += wait * attention_s(ops.layer_backward);
             parts.attention_s *= 1 + wait;
         }
-        parts.again_s = again_s(ops);
+        parts.again_s = again_s(kind, ops);
         parts.collectives = collectives(kind);
         parts.overlap = topology_.intra.name.starts_with("pcie") ? 0 : framework_.overlap_tensor;
         parts.extra_host_s = fallback_s(ops);
@@ -281,12 +281,15 @@ class KindPricer {
     }
 
     /// What modules recompute: norms and activation functions, the MLP or the experts, or both.
-    [[nodiscard]] double again_s(const ShardOperators& ops) const {
+    [[nodiscard]] double again_s(const LayerKind& kind, const ShardOperators& ops) const {
         EvidenceSeconds unused{};
         const double mlp = framework_.recompute_mlp, pointwise = framework_.recompute_pointwise;
-        double seconds = mlp > 0 ? mlp * sum_seconds(context_.pricer, ops.mlp, unused) : 0;
-        if (pointwise > 0)
-            seconds += pointwise * (pointwise_s(ops.layer_forward) - mlp * pointwise_s(ops.mlp));
+        double seconds = pointwise > 0 ? pointwise * pointwise_s(ops.layer_forward) : 0;
+        if (mlp > 0) {
+            const auto forward = mlp_operators(context_.model, context_.precision, shape_, kind);
+            seconds += mlp * (sum_seconds(context_.pricer, forward, unused) -
+                              pointwise * pointwise_s(forward));
+        }
         return seconds;
     }
 

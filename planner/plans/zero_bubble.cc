@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+// The orders of ZB-H1, ZB-V and DualPipeV, as torch/distributed/pipelining/schedules.py has them,
+// and their play. Each stage does its tasks in its order. A task starts when its input is there;
+// stages are visited in turn until none gets further. Transfers are part of the tasks' times.
 #include "planner/plans/zero_bubble.h"
 
 #include <algorithm>
@@ -18,12 +21,18 @@ class Order {
 
     void add(Kind kind, std::int64_t chunk) {
         if (kind == Kind::backward) {
-            tasks_.push_back({kind, chunk, count(Kind::inputs, chunk)++});
+            push(kind, chunk, count(Kind::inputs, chunk)++);
             ++count(Kind::weights, chunk);
             return;
         }
-        tasks_.push_back({kind, chunk, count(kind, chunk)++});
+        push(kind, chunk, count(kind, chunk)++);
         if (kind == Kind::inputs) waiting_.push_back(chunk);
+    }
+    /// A forward of one chunk beside a backward of the other.
+    void add_pair(std::int64_t forward, std::int64_t backward) {
+        add(Kind::forward, forward);
+        tasks_.back().joins_next = true;
+        add(Kind::backward, backward);
     }
     /// The gradients of weights that wait longest; none where none wait.
     void add_weights() {
@@ -39,13 +48,19 @@ class Order {
         add(Kind::weights, chunk);
         return true;
     }
-    [[nodiscard]] std::int64_t done(Kind kind, std::int64_t chunk) { return count(kind, chunk); }
+    [[nodiscard]] std::int64_t done(Kind kind, std::int64_t chunk) const {
+        return counts_[at(kind, chunk)];
+    }
     [[nodiscard]] bool has_waiting() const { return !waiting_.empty(); }
     std::vector<PipelineTask> take() { return std::move(tasks_); }
 
   private:
-    std::int64_t& count(Kind kind, std::int64_t chunk) {
-        return counts_[static_cast<std::size_t>(4 * chunk) + static_cast<std::size_t>(kind)];
+    static std::size_t at(Kind kind, std::int64_t chunk) {
+        return static_cast<std::size_t>(4 * chunk) + static_cast<std::size_t>(kind);
+    }
+    std::int64_t& count(Kind kind, std::int64_t chunk) { return counts_[at(kind, chunk)]; }
+    void push(Kind kind, std::int64_t chunk, std::int64_t micro_batch) {
+        tasks_.push_back({.kind = kind, .chunk = chunk, .micro_batch = micro_batch});
     }
     std::vector<std::int64_t> counts_;
     std::deque<std::int64_t> waiting_;  ///< chunks whose gradients of weights wait
@@ -116,8 +131,8 @@ std::vector<PipelineTask> zb_v_tasks(std::int64_t stage, std::int64_t stages,
     return tasks;
 }
 
-/// One chunk's forward beside the other's backward: their transfers hide, which are no part of the
-/// times here, and their work follows each other.
+/// One chunk's forward beside the other's backward: PyTorch waits for the inputs of both, and sends
+/// the outputs of both when both are done. The last stage's first pair is two tasks.
 std::vector<PipelineTask> dual_pipe_v_tasks(std::int64_t stage, std::int64_t stages,
                                             std::int64_t micro_batches) {
     Order order(2);
@@ -130,15 +145,18 @@ std::vector<PipelineTask> dual_pipe_v_tasks(std::int64_t stage, std::int64_t sta
         order.add_weights();
         order.add(Kind::forward, 1);
     }
-    for (std::int64_t n = 0; n < micro_batches - 2 * stages + stage + 1; ++n)
-        for (const std::int64_t chunk : {0, 1}) {
-            order.add(Kind::forward, chunk);
-            order.add(Kind::backward, 1 - chunk);
+    for (std::int64_t n = 0; n < micro_batches - 2 * stages + stage + 1; ++n) {
+        if (n == 0 && after == 0) {
+            order.add(Kind::forward, 0);
+            order.add(Kind::backward, 1);
+        } else {
+            order.add_pair(0, 1);
         }
+        order.add_pair(1, 0);
+    }
     for (std::int64_t n = 0; n < after; ++n) {
         order.add(Kind::backward, 1);
-        order.add(Kind::forward, 1);
-        order.add(Kind::backward, 0);
+        order.add_pair(1, 0);
     }
     Kind kind = Kind::backward;  // from the middle on, gradients of weights wait
     for (std::int64_t n = 0; n <= stage; ++n) {
@@ -174,8 +192,11 @@ class Play {
         for (bool any = true; any;) {
             any = false;
             for (std::size_t i = 0; i < orders_.size(); ++i)
-                while (next[i] < orders_[i].size() && run(i, orders_[i][next[i]], free_s[i]))
-                    ++next[i], any = true;
+                while (const std::size_t played =
+                           run(i, std::span(orders_[i]).subspan(next[i]), free_s[i])) {
+                    next[i] += played;
+                    any = true;
+                }
         }
         return *std::max_element(free_s.begin(), free_s.end());
     }
@@ -185,29 +206,47 @@ class Play {
         return static_cast<std::size_t>(micro_batch * places_ + place);
     }
 
-    /// False while what it waits for has not been played. Ends are negative until then.
-    bool run(std::size_t stage, const PipelineTask& task, double& free_s) {
-        const std::int64_t place = s_.place(static_cast<std::int64_t>(stage), task.chunk);
+    /// When its input is there; negative while that has not been played.
+    [[nodiscard]] double ready_s(std::int64_t place, const PipelineTask& task) const {
         const std::size_t own = slot(place, task.micro_batch);
+        if (task.kind == Kind::weights) return inputs_end_s_[own];
+        if (task.kind == Kind::forward)
+            return place > 0 ? forward_end_s_[slot(place - 1, task.micro_batch)] : 0;
+        return place + 1 < places_ ? inputs_end_s_[slot(place + 1, task.micro_batch)]
+                                   : forward_end_s_[own];
+    }
+
+    [[nodiscard]] double work_s(std::size_t stage, const PipelineTask& task) const {
         const auto at = static_cast<std::size_t>(task.chunk * s_.stages) + stage;
-        const bool is_forward = task.kind == Kind::forward;
-        double ready = 0;
-        if (is_forward && place > 0) ready = forward_end_s_[slot(place - 1, task.micro_batch)];
-        if (task.kind == Kind::weights) ready = inputs_end_s_[own];
-        if (task.kind == Kind::inputs || task.kind == Kind::backward)
-            ready = place + 1 < places_ ? inputs_end_s_[slot(place + 1, task.micro_batch)]
-                                        : forward_end_s_[own];
-        if (ready < 0) return false;
-        const double start_s = std::max(free_s, ready);
-        if (is_forward) {
-            free_s = forward_end_s_[own] = start_s + s_.forward_s[at];
-        } else if (task.kind == Kind::weights) {
-            free_s = start_s + s_.weights_s[at];
-        } else {
-            const double weights_s = task.kind == Kind::backward ? s_.weights_s[at] : 0;
-            free_s = inputs_end_s_[own] = start_s + s_.inputs_s[at] + weights_s;
+        if (task.kind == Kind::forward) return s_.forward_s[at];
+        if (task.kind == Kind::weights) return s_.weights_s[at];
+        return s_.inputs_s[at] + (task.kind == Kind::backward ? s_.weights_s[at] : 0);
+    }
+
+    [[nodiscard]] std::int64_t place(std::size_t stage, const PipelineTask& task) const {
+        return s_.place(static_cast<std::int64_t>(stage), task.chunk);
+    }
+
+    /// Plays the first of these tasks, and what it joins; says how many. None while an input is
+    /// not there.
+    std::size_t run(std::size_t stage, std::span<const PipelineTask> left, double& free_s) {
+        if (left.empty()) return 0;
+        const auto tasks = left.first(left.front().joins_next ? 2 : 1);
+        double start_s = free_s, work = 0;
+        for (const PipelineTask& task : tasks) {
+            const double ready = ready_s(place(stage, task), task);
+            if (ready < 0) return 0;
+            start_s = std::max(start_s, ready);
+            work += work_s(stage, task);
         }
-        return true;
+        free_s = start_s + work;
+        for (const PipelineTask& task : tasks) {
+            std::vector<double>& end_s =
+                task.kind == Kind::forward ? forward_end_s_ : inputs_end_s_;
+            if (task.kind != Kind::weights)
+                end_s[slot(place(stage, task), task.micro_batch)] = free_s;
+        }
+        return tasks.size();
     }
 
     const SplitStages& s_;
@@ -234,11 +273,24 @@ std::int64_t most_chunks_held(std::span<const PipelineTask> tasks) {
     return most;
 }
 
+namespace {
+
+/// The published bubbles, where gradients of weights take as long as those of inputs.
+double unplayed_split_seconds(const SplitStages& s) {
+    double way = 0;
+    for (std::size_t i = 0; i + 1 < static_cast<std::size_t>(s.stages); ++i)
+        way += s.forward_s[i] + (s.schedule == Schedule::dual_pipe_v ? s.inputs_s[i] : 0);
+    return least_split_seconds(s) + way;
+}
+
+}  // namespace
+
 double split_seconds(const SplitStages& s, std::int64_t max_tasks) {
+    constexpr std::int64_t least_groups = 4;
     const std::int64_t groups = s.micro_batches / s.stages;
-    const std::int64_t playable =
-        std::max<std::int64_t>(4, max_tasks / (3 * s.stages * s.chunks * s.stages));
+    const std::int64_t playable = max_tasks / (3 * s.stages * s.chunks) / s.stages;
     if (groups <= playable) return Play(s).seconds();
+    if (playable < least_groups) return unplayed_split_seconds(s);
     SplitStages some = s;
     some.micro_batches = (playable - 1) * s.stages;
     const double before = Play(some).seconds();

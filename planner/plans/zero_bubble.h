@@ -17,6 +17,7 @@ namespace arena {
 struct PipelineTask {
     enum class Kind : std::uint8_t { forward, backward, inputs, weights };
     Kind kind = Kind::forward;  ///< backward: inputs and weights in one
+    bool joins_next = false;    ///< both start when both may, and send when both are done
     std::int64_t chunk = 0, micro_batch = 0;
     bool operator==(const PipelineTask&) const = default;
 };
@@ -39,7 +40,9 @@ struct SplitStages {
     }
 };
 /// Plays every task, O(stages chunks micro_batches); of more than max_tasks, as many whole groups
-/// of `stages` micro-batches, and adds for each of the others what the last one added.
+/// of `stages` micro-batches, and adds for each of the others what the last one added. Where not
+/// even 4 groups may be played, the length is the busiest stage's work and the way to the last
+/// stage, in DualPipeV there and back.
 double split_seconds(const SplitStages&, std::int64_t max_tasks);
 /// No play is shorter: the busiest stage's work.
 double least_split_seconds(const SplitStages&);

@@ -84,6 +84,11 @@ std::string expert_split_obstacle(const PlanPin& pin, const Model& model) {
     if (model.moe_ffn_hidden % pin.etp != 0)
         return fmt::format("etp{} does not divide the experts' width of {}", pin.etp,
                            model.moe_ffn_hidden);
+    if (model.linear_bias)
+        return fmt::format(
+            "etp{} splits experts without biases, and those of {} have some: leave "
+            "etp out",
+            pin.etp, model.name);
     return {};
 }
 
@@ -173,8 +178,7 @@ std::string launcher_obstacle(const PlanPin& pin, const Request& request, const 
         {Feature::zb_h1_vpp, "1f1b, zbh1 with vpp1", pin.schedule.has_value()},
         {Feature::zb_v, "1f1b", pin.schedule.has_value()},
         {Feature::dual_pipe_v, "1f1b", pin.schedule.has_value()},
-        {Feature::hsdp_zero3, "no hsdp, with which all replicas share states, zero1",
-         pin.hsdp != 0},
+        {Feature::hsdp_zero3, "no hsdp, with which all replicas share states", pin.hsdp != 0},
         {Feature::hsdp, "no hsdp, with which all replicas share states", pin.hsdp != 0},
         {Feature::convolutions, "tp1", pin.tp > 1},
         {Feature::no_sp, has_no_sp ? "tp1, sp" : "tp1", pin.tp > 1},

@@ -88,6 +88,12 @@ std::string why_no_plan(const PlanQuery& query, const GpuPool& pool, const NoPla
             "layers: the launcher wants the same number on every stage, and {} does "
             "not divide the {} of {}",
             stages, layers, query.model.name);
+    if (const Schedule schedule = schedule_of(query); schedule != Schedule::one_f_one_b)
+        return fmt::format(
+            "plan: {} wants 2 stages or more of equally many layers{}, and micro-batches that are "
+            "a multiple of the {} stages{}",
+            to_string(schedule), is_v_shaped(schedule) ? ", in 2 chunks each" : "", stages,
+            schedule == Schedule::dual_pipe_v ? ", twice as many or more" : "");
     if (query.pin.vpp > 1)
         return fmt::format(
             "plan: vpp{} wants at least 2 stages of equally many layers, a multiple "

@@ -271,13 +271,15 @@ Status check_schedule(const Plan& plan) {
     const std::int64_t least = plan.schedule == Schedule::dual_pipe_v ? 2 * plan.pp() : 1;
     const bool is_sound = plan.pp() > 1 && !is_mixed(plan) && (!is_v || plan.vpp == 2) &&
                           plan.num_micro_batches % plan.pp() == 0 &&
-                          plan.num_micro_batches >= least;
+                          plan.num_micro_batches >= least &&
+                          std::equal(plan.stage_layers.begin() + 1, plan.stage_layers.end(),
+                                     plan.stage_layers.begin());
     return is_sound ? Status(Done{})
-                    : usage_error(fmt::format(
-                          "{} wants 2 stages or more, alike{}, and micro-batches that are a "
-                          "multiple of the stages{}",
-                          to_string(plan.schedule), is_v ? ", vpp2" : "",
-                          least > 1 ? fmt::format(", {} or more", least) : ""));
+                    : usage_error(fmt::format("{} wants 2 stages or more, alike{}, of equally many "
+                                              "layers, and micro-batches that are a "
+                                              "multiple of the stages{}",
+                                              to_string(plan.schedule), is_v ? ", vpp2" : "",
+                                              least > 1 ? fmt::format(", {} or more", least) : ""));
 }
 
 Status check_experts(const Model& model, const Plan& plan) {
@@ -286,8 +288,8 @@ Status check_experts(const Model& model, const Plan& plan) {
                                        model.experts, model.name));
     if (plan.etp < 1 || !etp_fits(model, plan.tp(), plan.ep, plan.etp))
         return usage_error(fmt::format(
-            "etp{} splits experts that ep shares out: it wants ep2 or more, and divides tp{} and "
-            "the experts' width",
+            "etp{} splits experts that ep shares out: it wants ep2 or more and experts without "
+            "biases, and divides tp{} and the experts' width",
             plan.etp, plan.tp()));
     if (plan.dp() * plan.cp * plan.tp() % (plan.ep * plan.etp) != 0)
         return usage_error(fmt::format("ep{}{} does not divide the {} GPUs of a stage", plan.ep,

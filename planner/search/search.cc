@@ -238,8 +238,9 @@ bool PoolSearch::try_candidate(const Topology& topology, const Candidate& candid
     const Iteration iteration(context_, topology, priced, choice);
     if (choice.is_replayed()) {
         if (iteration.least_replayed_s(stage_layers) >= limit_s) return false;
-        steps_.spend(
-            std::min(max_replayed_tasks, choice.stages * choice.vpp * choice.micro_batches));
+        const std::int64_t split = choice.schedule == Schedule::one_f_one_b ? 1 : 3;
+        steps_.spend(split * std::min(max_replayed_tasks,
+                                      choice.stages * choice.vpp * choice.micro_batches));
     }
     const Estimate estimate = iteration.price(stage_layers);
     if (estimate.iteration_s >= limit_s) return false;

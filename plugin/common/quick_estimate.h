@@ -35,7 +35,7 @@ struct QuickEstimate {
 
 /// What a job that Slurm starts while Arena only observes is told of a plan.
 inline constexpr std::string_view advice_variable = "ARENA_ADVICE";
-/// "10.4s", "0.0123s"
+/// "10.4s", "0.0123s": three digits, no exponent.
 std::string short_seconds(double seconds);
 /// "grid=4xa40 plan=pp2,dp2,tp1,mb4x16 est=10.4s source=profiled"
 std::string advice_words(const std::string& grid, const std::string& plan, double iteration_s,

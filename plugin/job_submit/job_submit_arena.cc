@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "base/text.h"
+#include "core/limits.h"
 #include "planner/hardware/hardware.h"
 #include "plugin/common/job_mark.h"
 #include "plugin/common/quick_estimate.h"
@@ -421,7 +422,7 @@ std::pair<std::string, std::int64_t> asked_gpus(const job_desc_msg_t* job) {
     const auto gpus = arena::parse_gres_config(tres);
     if (gpus.size() != 1) return {"", 0};
     const std::int64_t nodes = job->min_nodes == NO_VAL ? 1 : job->min_nodes;
-    return {gpus.front().type, nodes * gpus.front().count};
+    return {gpus.front().type, std::min(nodes * gpus.front().count, arena::limits::gpus)};
 }
 
 void ask_for(job_desc_msg_t* job, const arena::PlainRequest& plain) {
@@ -731,6 +732,13 @@ bool moves_among_lent(const job_desc_msg_t* change, const char* record, char** m
     return true;
 }
 
+/// No hold and no plan of Arena's. What an acting Arena left held needs GPUs before it may start.
+bool is_slurms(const arena::ModifyFacts& facts) {
+    if (!facts.mark) return true;
+    return !facts.mark->newer &&
+           (facts.mark->phase == arena::Phase::observed || facts.mark->phase == arena::Phase::off);
+}
+
 /// Slurm's to decide; what is told or asked of Arena is taken.
 int modify_observed(job_desc_msg_t* change, job_record_t* job, const char* record,
                     std::uint32_t uid, char** message) {
@@ -742,6 +750,7 @@ int modify_observed(job_desc_msg_t* change, job_record_t* job, const char* recor
         return refuse_comment(job, uid, why);
     }
     if (!changed.empty()) write_record(job, changed);
+    arena::leave_update({job->job_id, {}});
     arena::request_round();
     return SLURM_SUCCESS;
 }
@@ -752,9 +761,10 @@ int modify(job_desc_msg_t* change, job_record_t* job, std::uint32_t uid, char** 
     if (moves_among_lent(change, record, message)) return ESLURM_INVALID_PARTITION_NAME;
     if (record == nullptr || IS_JOB_FINISHED(job) || !may_update(job, uid))
         return is_report(change) ? take_report(change, job, uid) : SLURM_SUCCESS;
-    if (is_observed(context->current())) return modify_observed(change, job, record, uid, message);
-    // Beside a report, the same rules hold as without; of a refused update nothing is taken.
     const auto facts = facts_of(change, job, uid, record);
+    if (is_slurms(facts) && is_observed(context->current()))
+        return modify_observed(change, job, record, uid, message);
+    // Beside a report, the same rules hold as without; of a refused update nothing is taken.
     const auto decision = arena::decide_modify(facts);
     const bool taken = decision.refusal == arena::Refusal::none;
     if (taken && is_report(change))

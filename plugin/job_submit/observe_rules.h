@@ -25,8 +25,7 @@ struct PlainRequest {
 PlainRequest plain_request(const Request& request, const std::optional<QuickEstimate>& estimate);
 
 /// The value of ARENA_ADVICE: of the shapes with so many GPUs (0: any number) the best, else of
-/// all;
-/// "" where sbatch found none.
+/// all; "" where sbatch found none.
 std::string advice(const std::optional<QuickEstimate>& estimate, const std::string& gpu_type,
                    std::int64_t gpus);
 

@@ -15,7 +15,7 @@
 namespace arena {
 namespace {
 
-constexpr std::size_t most_variables = 256, most_expanded = 4 * max_script_bytes;
+constexpr std::size_t most_variables = 256, most_put_in = 4 * max_script_bytes;
 constexpr std::array<std::string_view, 5> model_words = {
     "--model_name_or_path", "--model-name-or-path", "--config_name", "--model_name", "--model"};
 constexpr std::array<std::string_view, 3> batch_words = {
@@ -54,16 +54,18 @@ std::optional<std::pair<std::string_view, std::size_t>> reference_at(std::string
     return std::pair(name, end + 1);
 }
 
-std::string put_in(std::string_view text, const Variables& variables) {
+/// `left`: bytes that may still be put in; a value that is longer is not.
+std::string put_in(std::string_view text, const Variables& variables, std::size_t& left) {
     std::string out;
-    for (std::size_t at = 0; at < text.size() && out.size() < most_expanded;) {
+    for (std::size_t at = 0; at < text.size();) {
         const auto found = text[at] == '$' ? reference_at(text.substr(at)) : std::nullopt;
         const auto value = found ? variables.find(found->first) : variables.end();
-        if (value == variables.end()) {
+        if (value == variables.end() || value->second.size() > left) {
             out += text[at++];
             continue;
         }
         out += value->second;
+        left -= value->second.size();
         at += found->second;
     }
     return out;
@@ -137,7 +139,8 @@ std::string with_own_variables(std::string_view script) {
     script = script.substr(0, max_script_bytes);
     Variables variables;
     std::string out;
-    for (std::size_t at = 0; at < script.size() && out.size() < most_expanded;) {
+    std::size_t left = most_put_in;  // of the variables' values, too: they may hold each other
+    for (std::size_t at = 0; at < script.size();) {
         const std::size_t newline = std::min(script.find('\n', at), script.size());
         std::string_view line = script.substr(at, newline - at);
         std::string_view word = line;
@@ -150,7 +153,7 @@ std::string with_own_variables(std::string_view script) {
             const auto begin =
                 static_cast<std::size_t>(word.data() - script.data()) + name.size() + 1;
             const std::string_view value = value_at(script.substr(begin));
-            const std::string known = put_in(in_one_line(value), variables);
+            const std::string known = put_in(in_one_line(value), variables, left);
             variables[std::string(name)] = known;
             const std::size_t end = begin + value.size();
             if (end > newline) {  // over several lines
@@ -159,7 +162,7 @@ std::string with_own_variables(std::string_view script) {
                 continue;
             }
         }
-        out += put_in(line, variables);
+        out += put_in(line, variables, left);
         out += '\n';
         at = newline + 1;
     }

@@ -6,11 +6,13 @@
 // make of them is not known, and such a script says nothing.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "core/limits.h"
 #include "request/request.h"
 
 namespace arena {
@@ -24,7 +26,8 @@ struct ScriptTraining {
     std::int64_t device_batch = 0, accumulation = 1;
     /// Of a job with so many GPUs; 0 = the script does not say.
     [[nodiscard]] std::int64_t batch_on(std::int64_t gpus) const {
-        return batch > 0 ? batch : device_batch * accumulation * gpus;
+        if (batch > 0) return batch;
+        return std::min(device_batch * accumulation, limits::batch) * std::min(gpus, limits::gpus);
     }
     bool operator==(const ScriptTraining&) const = default;
 };
@@ -34,7 +37,8 @@ struct ScriptTraining {
 ScriptTraining parse_script_training(std::string_view script);
 
 /// A script with the variables put in that it sets itself: NAME=word, NAME="words", NAME=(words).
-/// At most four times the length that is read of a script.
+/// What is put in, in all, has at most four times the length that is read of a script; a reference
+/// for which that is too little stays.
 std::string with_own_variables(std::string_view script);
 
 }  // namespace arena

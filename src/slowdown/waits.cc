@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+// See waits.h.
 #include "slowdown/waits.h"
 
 #include <algorithm>
@@ -20,7 +21,7 @@ constexpr double surest = 0.99;            ///< nothing that was not checked is 
 constexpr double least_noise = 0.01;       ///< of a step
 constexpr double normal_by_mad = 1.4826;   ///< standard deviation of a normal distribution
 constexpr double steady = 0.75;            ///< of its iterations, in which a slow rank is slow
-constexpr double mean_by_median = 1.2533;  /// standard error of the median over that of the mean
+constexpr double mean_by_median = 1.2533;  ///< standard error of the median over that of the mean
 
 /// Median and spread of some samples.
 struct Level {
@@ -311,17 +312,17 @@ Result<WaitVerdict> find_least_waiting(const Look& before, std::span<const Look>
         single.push_back(compare(before, look, loose));
     }
     WaitVerdict verdict = compare(before, pooled, limits);
-    const auto most_say = [&](auto says) {
+    const auto all_say = [&](auto says) {
         const auto count = std::ranges::count_if(single, says);
         return single.size() >= limits.looks && count == std::ssize(single);
     };
     std::erase_if(verdict.ranks, [&](const SlowRank& slow) {
-        return !most_say([&](const WaitVerdict& one) {
+        return !all_say([&](const WaitVerdict& one) {
             return is_in(one.ranks, [&](const SlowRank& r) { return r.rank == slow.rank; });
         });
     });
     std::erase_if(verdict.groups, [&](const SlowGroup& slow) {
-        return !most_say([&](const WaitVerdict& one) {
+        return !all_say([&](const WaitVerdict& one) {
             return is_in(one.groups, [&](const SlowGroup& g) {
                 return g.group == slow.group && g.ranks == slow.ranks;
             });

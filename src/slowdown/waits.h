@@ -65,7 +65,7 @@ struct WaitVerdict {
     std::vector<SlowGroup> groups;  ///< none where a rank is named; the fewest ranks first
 };
 
-/// What the looks at slow steps, and each of most of them, say. Fewer looks than limits.looks name
+/// What the looks at slow steps, and each of them, say. Fewer looks than limits.looks name
 /// nobody.
 ///
 /// Of rank i: own time o_i, the median over iterations of step minus calls; D, the median over
@@ -77,7 +77,8 @@ struct WaitVerdict {
 /// and receives count together, both ways. Calls that run beside each other count each: own time
 /// may be below 0.
 ///
-/// Errors: a time out of range, a rank twice, calls with another number of iterations. O(n log n).
+/// Errors: a time out of range, a rank twice, calls with another number of iterations. Quadratic in
+/// ranks, and in the calls of a rank.
 Result<WaitVerdict> find_least_waiting(const Look& before, std::span<const Look> looks,
                                        const WaitLimits& limits = {});
 

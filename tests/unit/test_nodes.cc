@@ -154,8 +154,14 @@ TEST(a_suspicion_wants_a_check_and_no_more) {
                 "0.97; no check has told)");
     std::string why;
     ck_assert(slow_fact(fact_of(fact), &why) == fact);
-    verdict.confidence = 1;  // the job has measured it since
-    verdict.job = 8;
+    for (const std::uint32_t user : {1001u, std::uint32_t{admin_user}, std::uint32_t{admin_user}}) {
+        verdict.user = user;
+        ++verdict.job;
+        ck_assert(wants_check(add_verdict(facts, verdict, 150, rules), rules));
+        ck_assert(!is_confirmed(facts[0], rules));
+    }
+    verdict.confidence = 1;  // a job has measured it since
+    ++verdict.job;
     const SlowFact& measured = add_verdict(facts, verdict, 200, rules);
     ck_assert_uint_eq(facts.size(), 1);
     ck_assert_double_eq(measured.confidence, 1);

@@ -3,6 +3,8 @@
 // held is let go, and the diary compares the two worlds.
 #include "full_disk.h"
 #include "plugin/sched/observe/observer.h"
+#include "request/script_programs.h"
+#include "request/script_training.h"
 #include "scripted_host.h"
 #include "suite.h"
 
@@ -264,6 +266,40 @@ TEST(words_say_when_and_on_what) {
     same(words_of(line, 1600), "would have started 10.0 min later on 8xa100 (Slurm: 4xa40)");
     line.actual = {};
     same(words_of(line, 1720), "would have started 2.0 min ago on 8xa100; Slurm has it wait");
+}
+
+TEST(nothing_is_said_of_gpus_that_nobody_saw) {
+    DiaryLine line;
+    line.actual = {1600, 1601, "", 0};  // it started and ended between two rounds
+    line.planned = {1000, 0, "4xa40", 0};
+    same(words_of(line, 1700), "would have started 10.0 min earlier on 4xa40");
+}
+
+TEST(until_the_plan_moves_it_a_job_that_ran_before_is_the_same_in_both_worlds) {
+    Watching site;
+    site.waits(1);
+    site.host.view.snapshot.time_s += 100;
+    site.slurm_starts(1, 0, 4);
+    const double start_s = site.host.view.snapshot.time_s;
+    site.pass(50);
+    ck_assert(!site.watched->shadow.line(1));
+    site.watched->shadow.leave(1, 0, true);
+    const auto line = site.watched->shadow.line(1);
+    ck_assert(line && line->planned.start_s == start_s && line->actual.start_s == start_s);
+    same(line->planned.grid, "4xa40");
+    ck_assert(line->planned.gpu_s == 4 * 50);
+}
+
+TEST(a_script_whose_variables_hold_each_other_stays_within_its_bounds) {
+    std::string script = "A0=" + std::string(2000, 'x') + "\n";
+    for (int i = 1; i < 200; ++i)
+        script += "A" + std::to_string(i) + "=\"$A" + std::to_string(i - 1) + " $A" +
+                  std::to_string(i - 1) + "\"\n";
+    while (script.size() + 20 < max_script_bytes) script += "echo $A199\n";
+    ck_assert(with_own_variables(script).size() <= 5 * max_script_bytes + 1);
+    ScriptTraining training;
+    training.device_batch = training.accumulation = limits::batch;
+    ck_assert(training.batch_on(INT64_MAX) == limits::batch * limits::gpus);
 }
 
 TEST(a_line_of_the_diary_reads_back_and_nonsense_does_not) {

@@ -254,6 +254,20 @@ TEST(what_a_listed_family_cannot_price_is_refused_by_name) {
     refused(config("qwen3_next", R"("hidden_size":64,"intermediate_size":64,"num_hidden_layers":2,)"
                                  R"("num_attention_heads":4,"vocab_size":8,"mlp_only_layers":[1])"),
             "mlp_only_layers");
+    // Their library's defaults are numbers of one certain model.
+    const std::string small = R"("hidden_size":64,"intermediate_size":64,"num_hidden_layers":2,)"
+                              R"("num_attention_heads":4,"vocab_size":8)";
+    const std::string grouped = small + R"(,"num_key_value_heads":2)";
+    refused(config("falcon_h1", small + R"(,"mamba_d_ssm":64)"), "num_key_value_heads: is missing");
+    refused(config("falcon_h1", grouped), "mamba_d_ssm: is missing");
+    refused(config("qwen3_next", small + R"(,"head_dim":16)"), "num_key_value_heads: is missing");
+    refused(config("qwen3_next", grouped), "head_dim: is missing");
+    const std::string few = grouped + R"(,"head_dim":16,"num_experts":8)";
+    refused(config("qwen3_next", few + R"(,"num_experts_per_tok":9)"), "an integer from 1 to 8");
+    refused(
+        config("granitemoehybrid", grouped + R"(,"num_local_experts":4,"num_experts_per_tok":5,)"
+                                             R"("mamba_n_heads":2,"mamba_d_head":64)"),
+        "an integer from 1 to 4");
     refused(R"({"_class_name":"FluxTransformer2DModel"})",
             "model_type is 'FluxTransformer2DModel'");
 }

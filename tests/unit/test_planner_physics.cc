@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // What prices must obey whatever the constants are, on seeded random plans.
+#include <fmt/format.h>
+
 #include "planner/hardware/collectives.h"
 #include "planner_cases.h"
 #include "request/launchers.h"
@@ -92,6 +94,34 @@ TEST(smaller_groups_that_share_states_never_need_less_memory) {
         }
     }
     ck_assert_int_gt(compared, physics_cases);
+}
+
+/// ZB-H1 without interleaving, whose last stage is the slow one: its work, and the others' forwards
+/// before.
+TEST(a_split_schedule_of_unlike_layers_is_no_shorter_than_its_slowest_stage_and_the_ramp) {
+    const auto price = [](const char* last_flops, std::vector<std::int64_t> layers) {
+        Priced p;
+        p.model = must(parse_model(
+            fmt::format("family: custom\nprecision: bf16\nlayers:\n"
+                        "  - {{count: 3, forward_flops: 1e12, parameter_bytes: 1e8, "
+                        "activation_bytes: 1e7, output_bytes: 1e5}}\n"
+                        "  - {{forward_flops: {}, parameter_bytes: 1e8, activation_bytes: 1e7, "
+                        "output_bytes: 1e5}}\n",
+                        last_flops),
+            "m"));
+        p.pool.hardware = must(find_hardware(all_hardware(), "A100-SXM-80GB"));
+        p.pool.gpu_type = "x", p.pool.gpus_per_node = 4, p.grid = {"x", 1, 4, 4};
+        p.plan.stage_dp = p.plan.stage_tp = std::vector<std::int64_t>(layers.size(), 1);
+        p.plan.stage_layers = std::move(layers);
+        p.plan.num_micro_batches = p.batch = 8;
+        p.plan.schedule = Schedule::zb_h1;
+        return price_plan(p.model, p.batch, p.grid, p.plan, p.pool);
+    };
+    const Estimate light = must(price("1e12", {1, 1, 1, 1}));
+    const Estimate heavy = must(price("4e12", {1, 1, 1, 1}));
+    ck_assert_double_gt(heavy.compute_s, 3.5 * light.compute_s);
+    ck_assert_double_ge(heavy.bubble_s, 0.9 * light.compute_s / 8);
+    ck_assert(!price("1e12", {1, 1, 2}).ok());  // stages of unequally many layers
 }
 
 /// What it is for: weights that are gathered inside a node for each pass, where 64 nodes share a

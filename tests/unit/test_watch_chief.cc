@@ -724,6 +724,22 @@ TEST(without_a_trainer_who_waits_least_is_suspected) {
     }
 }
 
+/// A look at slow steps takes as long as they do, and not as long as the healthy ones did.
+TEST(without_a_trainer_long_steps_are_looked_at_to_their_end) {
+    SimulatedOptions options;
+    options.has_trainer = false;
+    options.gpus_per_node = 1;
+    options.gradient_bytes = 4e7;
+    options.dp = 4;
+    options.micro_batches = 32;
+    options.micro_batch_s = 0.3;
+    SimulatedJob job(options);
+    job.add({.kind = Kind::gpu, .rank = 2, .factor = 4, .from_s = 300});
+    job.run_until(2000);
+    ck_assert_int_eq(job.count_lines("suspected: rank 2 on n2/0 computes"), 1);
+    ck_assert_int_eq(job.count_lines("No check without a trainer"), 0);
+}
+
 TEST(without_a_trainer_who_waits_together_has_a_slow_link) {
     SimulatedOptions options;
     options.has_trainer = false;
@@ -767,12 +783,12 @@ TEST(what_was_lost_counts_once_without_checks) {
     options.gradient_bytes = 4e8;
     options.pp = 2;
     SimulatedJob job(options);
-    job.add({.kind = Kind::link, .rank = 0, .peer = 1, .factor = 5, .from_s = 60, .until_s = 160});
+    job.add({.kind = Kind::link, .rank = 0, .peer = 1, .factor = 5, .from_s = 60, .until_s = 400});
     job.add(
-        {.kind = Kind::link, .rank = 0, .peer = 1, .factor = 15, .from_s = 160, .until_s = 300});
+        {.kind = Kind::link, .rank = 0, .peer = 1, .factor = 15, .from_s = 400, .until_s = 1200});
     job.add(
-        {.kind = Kind::link, .rank = 0, .peer = 1, .factor = 45, .from_s = 300, .until_s = 900});
-    job.run_until(1200);
+        {.kind = Kind::link, .rank = 0, .peer = 1, .factor = 45, .from_s = 1200, .until_s = 3600});
+    job.run_until(4200);
     ck_assert_uint_ge(job.count_lines("suspected: ") + job.count_lines("No check without"), 2);
     double lost_s = 0;
     for (const auto& line : job.lines())

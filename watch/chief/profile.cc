@@ -19,8 +19,8 @@ void GroupProfile::add(const GroupTimes& times) {
         group.kind = one.kind;
         group.bytes = std::max(group.bytes, one.bytes);
         const double seconds = median_of(one.seconds);
-        const auto [known, is_new] = group.seconds.emplace(times.rank, seconds);
-        members_ += is_new;
+        const auto known = group.seconds.emplace(times.rank, seconds).first;
+        ++members_;
         known->second = std::max(known->second, seconds);
         waits.calls.push_back({one.group, static_cast<int>(one.peer), one.seconds});
     }

@@ -18,6 +18,7 @@ using slowdown::Strategy;
 
 constexpr std::int64_t usual_iterations = 8;  ///< of a look; noisy jobs: twice, four times as many
 constexpr int most_rounds_of_looks = 3;
+constexpr std::ptrdiff_t latest_steps = 3;
 constexpr std::size_t kept_looks = 4;       ///< while healthy, the latest
 constexpr std::int64_t settled_after = 20;  ///< steps of a job whose looks count
 constexpr double between_looks_s = 60;      ///< while healthy, once some are kept
@@ -30,14 +31,27 @@ std::vector<std::int64_t> first_of(const std::vector<int>& ranks) {
     return {ranks.begin(), ranks.begin() + static_cast<std::ptrdiff_t>(count)};
 }
 
+/// Ends of pairs are numbered by the ranks that told: where some did not, nobody knows who they
+/// are.
+slowdown::Look look_of(const GroupProfile& profile, bool is_whole) {
+    const bool has_pairs = std::ranges::any_of(profile.look(), [](const slowdown::RankWaits& rank) {
+        return std::ranges::any_of(
+            rank.calls, [](const slowdown::WaitedCalls& calls) { return calls.peer >= 0; });
+    });
+    return is_whole || !has_pairs ? profile.look() : slowdown::Look{};
+}
+
 }  // namespace
 
 // ---- while all is well -------------------------------------------------------------------------
 
+/// The longer of the level that lasts and that of the last three, which alone are slow at an onset.
 double Chief::State::usual_step_s() const {
     std::vector<double> steps;
     for (const IterationTime& step : recent_) steps.push_back(step.time_s);
-    return median_of(std::move(steps));
+    const auto last = std::ssize(steps) - std::min<std::ptrdiff_t>(latest_steps, std::ssize(steps));
+    const double present = median_of({steps.begin() + last, steps.end()});
+    return std::max(present, median_of(std::move(steps)));
 }
 
 /// Waiting for answers included, half as long again as its iterations take.
@@ -65,8 +79,9 @@ void Chief::State::look_while_healthy() {
 
 void Chief::State::keep_healthy_look() {
     const double took_s = now_.steady_s - *healthy_looks_.begun_s;
-    if (!all_told()) tell_agents(Profile{0});
-    healthy_looks_.kept.push_back({now_.steady_s, profile_.look()});
+    const bool is_whole = all_told();
+    if (!is_whole) tell_agents(Profile{0});
+    healthy_looks_.kept.push_back({now_.steady_s, look_of(profile_, is_whole)});
     healthy_looks_.begun_s.reset();
     if (healthy_looks_.kept.back().look.empty()) healthy_looks_.kept.pop_back();
     if (healthy_looks_.kept.size() > kept_looks) healthy_looks_.kept.pop_front();
@@ -101,10 +116,14 @@ void Chief::State::look_again() {
 
 void Chief::State::take_look() {
     Open& open = *open_;
-    if (!all_told()) tell_agents(Profile{0});
+    const bool is_whole = all_told();
+    if (!is_whole) tell_agents(Profile{0});
     const slowdown::Look before = healthy_look();
-    if (!profile_.look().empty()) open.looks.push_back(profile_.look());
-    if (before.empty() || open.looks.empty()) return conclude_without_checks();
+    if (before.empty()) return conclude_without_checks();
+    if (slowdown::Look look = look_of(profile_, is_whole); !look.empty())
+        open.looks.push_back(std::move(look));
+    else if (++open.rounds_of_looks == most_rounds_of_looks)
+        return conclude_without_checks();
     const slowdown::WaitLimits limits{.threshold = options_.threshold};
     if (open.looks.size() >= limits.looks) {
         const auto verdict = slowdown::find_least_waiting(before, open.looks, limits);
@@ -187,7 +206,7 @@ void Chief::State::conclude_without_checks() {
     Open& open = *open_;
     open.phase = Phase::known;
     open.decided_s = now_.steady_s;
-    // What a check found says more than what is suspected without one.
+    // Whoever is named already, by a check or by waiting, says more.
     if (std::ranges::any_of(culprits_.all(),
                             [](const Culprit& one) { return !one.is_over() && one.rank >= 0; }))
         return;

@@ -399,7 +399,7 @@ class HostJobs {
     virtual ApplyResult split(JobId, std::uint32_t restart, std::int64_t tasks) = 0;
     /// Makes it an ordinary job of this shape and lets it go: for good (Comment=arena:off), or as
     /// long as Arena only observes.
-    virtual ApplyResult opt_out(const Shape&, Phase left = Phase::off) = 0;
+    virtual ApplyResult opt_out(const Shape&, Phase left) = 0;
     /// Sends the checkpoint signal and marks the job checkpointing, with `done` iterations behind
     /// it. Neither a cool-down nor a drained node is in the way.
     virtual ApplyResult checkpoint(JobId, std::uint32_t restart, int signal, std::int64_t done,

@@ -137,7 +137,7 @@ std::string LoanBook::partition_of(const std::string& node) const {
 
 std::string LoanBook::problem() const {
     if (!config_.loan_enabled) return "loan.enabled is false in arena.yaml";
-    if (!lends_) return "Arena is off, for what slurmctld's log says: nothing is lent";
+    if (!lends_) return "Arena is off or only observes: nothing is lent";
     if (!read_) return "the cluster has not been looked at yet: ask again in a few seconds";
     if (!facts_.has_partition)
         return fmt::format("slurm.conf has no partition {}: add it, without nodes",

@@ -170,6 +170,8 @@ void NodeBook::take_in_verdict(const SlowVerdict& verdict, std::int64_t now) {
     const char* but = "";
     if (!fact.peer.empty())
         but = ": either end may be";
+    else if (fact.confidence < 1)
+        but = ": others avoid it once a check finds it, too";
     else if (!arena::is_confirmed(fact, rules_))
         but = ": others avoid it once another user's job, or a check, finds it, too";
     log(false, fmt::format("JobId={} finds node {} slow: {}{}", verdict.job, verdict.node,

@@ -286,8 +286,9 @@ bool wants_check(const SlowFact& fact, const SlowdownRules& rules) {
     const auto trusted = std::count_if(fact.by.begin(), fact.by.end(), [](const SlowVoice& voice) {
         return voice.user == admin_user;
     });
-    return fact.cause == SlowCause::compute && fact.checked == 0 && trusted < rules.confirmations &&
-           (fact.confidence < 1 || std::ssize(fact.by) >= rules.confirmations);
+    return fact.cause == SlowCause::compute && fact.checked == 0 &&
+           (fact.confidence < 1 ||
+            (trusted < rules.confirmations && std::ssize(fact.by) >= rules.confirmations));
 }
 
 }  // namespace arena

@@ -107,9 +107,9 @@ bool is_cleared(const SlowFact& fact, const CheckVerdict& verdict, bool whole);
 bool prolong(SlowFact& fact, const CheckVerdict& verdict, std::int64_t now,
              const SlowdownRules& rules);
 
-/// One voice never suffices, unless the site says so; a check does.
+/// One voice never suffices, unless the site says so; a check does. Nobody's suspicion does.
 inline bool is_confirmed(const SlowFact& fact, const SlowdownRules& rules) {
-    return fact.checked != 0 || fact.seen >= rules.confirmations;
+    return fact.checked != 0 || (fact.confidence >= 1 && fact.seen >= rules.confirmations);
 }
 /// Whether jobs enough say so of a GPU, and nobody who is trusted: then a check has to tell. What
 /// is suspected alone is checked at one job's word.

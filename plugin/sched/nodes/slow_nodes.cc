@@ -18,11 +18,12 @@ struct Case {
     [[nodiscard]] bool is_checked() const {
         return std::any_of(facts.begin(), facts.end(), [](auto* f) { return f->checked != 0; });
     }
-    /// Different users; an administrator's jobs each.
+    /// Different users; an administrator's jobs each. What is only suspected has none.
     [[nodiscard]] std::int64_t voices() const {
         std::int64_t most = 0;
         std::set<std::pair<std::uint32_t, JobId>> all;
         for (const SlowFact* fact : facts) {
+            if (fact->confidence < 1) continue;
             most = std::max(most, fact->seen);
             for (const SlowVoice& voice : fact->by) all.emplace(voice.key());
         }
@@ -33,6 +34,7 @@ struct Case {
         std::set<JobId> jobs;
         std::int64_t written = 0;
         for (const SlowFact* fact : facts) {
+            if (fact->confidence < 1) continue;
             if (fact->by.empty()) written = std::max(written, fact->seen);
             for (const SlowVoice& voice : fact->by)
                 if (voice.user == admin_user) jobs.insert(voice.job);

@@ -48,8 +48,9 @@ std::string words_of(const DiaryLine& line, double now_s) {
         return fmt::format("would have started {} ago {}; Slurm has it wait",
                            human_seconds(std::max(now_s - planned.start_s, 0.0)), on);
     const double earlier_s = actual.start_s - planned.start_s;
-    const std::string slurms =
-        actual.grid == planned.grid ? std::string() : with_grid(" (Slurm: ", actual.grid) + ")";
+    const std::string slurms = actual.grid.empty() || actual.grid == planned.grid
+                                   ? std::string()
+                                   : fmt::format(" (Slurm: {})", actual.grid);
     if (std::abs(earlier_s) < same_start_s)
         return fmt::format("would have started at the same time {}{}", on, slurms);
     return fmt::format("would have started {} {} {}{}", human_seconds(std::abs(earlier_s)),

@@ -36,10 +36,10 @@ struct DiaryLine {
     bool operator==(const DiaryLine&) const = default;
 };
 
-/// "would have started 40 min earlier, on 8xa100 (Slurm: 4xa100)", "would run since 12 min on
-/// 8xa100; Slurm has it wait"; "" where there is nothing to say yet. Times closer than same_start_s
-/// count as one.
+/// Times closer than this count as one.
 inline constexpr double same_start_s = 10;
+/// "would have started 40.0 min earlier on 8xa100 (Slurm: 4xa100)", "would have started 12.0 min
+/// ago on 8xa100; Slurm has it wait"; "" where there is nothing to say yet.
 std::string words_of(const DiaryLine& line, double now_s);
 
 /// A JSON object in one line, at most 4 KiB.

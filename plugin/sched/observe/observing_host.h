@@ -21,7 +21,8 @@ class ObservingHost : public Host {
     bool has_work() override { return shadow_.has_jobs() || slurm_.has_work(); }
     ClusterView collect(const KnowsRecord& knows) override;
     std::int64_t last_change() override { return slurm_.last_change(); }
-    /// Only what an acting Arena held is taken.
+    /// Of jobs that are over the AdminComment has Slurm's word; of others only what an acting Arena
+    /// held is taken, and what it released and Slurm has started is marked as started.
     std::size_t survey(const std::function<bool(const std::string&)>& asks_to_hold) override {
         return slurm_.survey(asks_to_hold);
     }

@@ -81,7 +81,13 @@ void Shadow::hold_again(JobId id) {
 void Shadow::leave(JobId id, std::int64_t done, bool counts) {
     Job* job = find(id);
     if (job == nullptr) return;
-    if (job->planned == Planned::as_it_is) job->since_s = now_s_;
+    if (job->planned == Planned::as_it_is) {  // the same in both worlds until now
+        DiaryRun& planned = job->line.planned;
+        planned = job->line.actual;
+        planned.gpu_s =
+            static_cast<double>(job->grid.gpus()) * std::max(now_s_ - planned.start_s, 0.0);
+        job->since_s = now_s_;
+    }
     stop(*job, now_s_);
     job->planned = Planned::waits;
     const std::uint32_t life = job->mark.restart + 1;

@@ -112,7 +112,7 @@ void Application::carry_out(const Order& order) {
         case Order::Kind::requeue:
             return requeue(job);
         case Order::Kind::leave_to_slurm:
-            changes_.opt_outs += is_done(host_.opt_out(order.shape));
+            changes_.opt_outs += is_done(host_.opt_out(order.shape, Phase::off));
             return;
     }
 }

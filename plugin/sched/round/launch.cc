@@ -26,7 +26,6 @@ std::string stage_layers(const Plan& plan) {
     return join(parts, ",");
 }
 
-/// Three digits are more than an estimate is worth; never an exponent.
 }  // namespace
 
 std::string launcher_arguments(const Request& request, const Plan& plan) {

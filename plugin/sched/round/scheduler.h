@@ -45,7 +45,7 @@ class Scheduler {
         return books_.checks.has_work() || books_.loans.has_work() || !books_.statuses.empty();
     }
     /// The next round is to come as soon as one may.
-    [[nodiscard]] bool hurries() const { return books_.loans.hurries(); }
+    [[nodiscard]] bool hurries() const { return books_.loans.has_work() && books_.loans.hurries(); }
     /// In place of a round, where Arena is off: what is lent goes back in time, no more.
     void keep_deadlines();
 

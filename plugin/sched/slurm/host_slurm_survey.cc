@@ -234,7 +234,8 @@ void write_ends(const std::vector<Host::EndWords>& ends, std::int64_t slice_ms) 
     std::vector<JobId> ids;
     for (const auto& end : ends) ids.push_back(end.job);
     for_each_sliced(SlurmLock::Kind::write, ids, slice_ms, [&](job_record_t* job, std::size_t i) {
-        if (!IS_JOB_FINISHED(job) || IS_JOB_COMPLETING(job)) return;
+        // While its Epilog runs, too: nobody tries again.
+        if (!IS_JOB_FINISHED(job) || IS_JOB_REQUEUED(job)) return;
         std::string comment = text_of(job->admin_comment);
         for (const std::string_view word : split(ends[i].words, ' '))
             comment = with_word(comment, word);

@@ -243,7 +243,10 @@ void Plugin::load() {
     off_ = !config_.enabled;
     faults_.clear();
     if (mode == HostMode::observes) observe(*tables, std::move(seen));
-    scheduler_ = std::make_unique<Scheduler>(*host_, config_, std::move(tables->hardware),
+    // One that keeps what an acting Arena promised recalls it, too; it makes no rounds.
+    Config acting = config_;
+    acting.mode = "act";
+    scheduler_ = std::make_unique<Scheduler>(*host_, std::move(acting), std::move(tables->hardware),
                                              std::move(tables->calibration), plan_limits());
     scheduler_->take_over(std::move(kept));
     if (auto status = open_socket(socket_, config_.socket); !status)
@@ -295,7 +298,7 @@ bool Plugin::round_is_due() {
     const double since_s = std::chrono::duration<double>(Clock::now() - last_round_).count();
     if (since_s < config_.min_gap_s) return false;
     // Slurm stamps changes in whole seconds: a change in the second of the last round may be new.
-    return woken_ || deciding().hurries() || (observer_ && observer_->is_due(now_s())) ||
+    return woken_ || scheduler_->hurries() || (observer_ && observer_->is_due(now_s())) ||
            since_s >= config_.interval_s || host_->last_change() >= last_round_second_;
 }
 
@@ -305,7 +308,7 @@ void Plugin::round_if_due() {
 
 void Plugin::note_fault(const char* what) {
     error("arena: internal fault: %s: stock order for this round", what);
-    if (scheduler_) scheduler_->count_fault();
+    if (scheduler_) deciding().count_fault();
     const auto now = Clock::now();
     faults_.push_back(now);
     std::erase_if(faults_, [&](auto at) { return now - at > fault_window; });
@@ -380,6 +383,30 @@ std::string with_observe(const std::string& document, Json seen) {
     return dump_json(json) + "\n";
 }
 
+/// Of a job that the plan has no more, for it is over there, the diary alone speaks.
+std::string explain_observed(const std::string& known, JobId job, Json seen, const Asker& asker) {
+    if (!known.empty()) return with_observe(known, std::move(seen));
+    if (seen.is_null() || (!asker.privileged && seen["uid"] != asker.uid)) return {};
+    const Json& actual = seen["actual"];
+    const char* state = actual["end_s"] > 0     ? "over"
+                        : actual["start_s"] > 0 ? "running"
+                                                : "waiting";
+    return dump_json({{"schema_version", 1},
+                      {"job", job},
+                      {"state", state},
+                      {"reason", ""},
+                      {"chosen", -1},
+                      {"offers", Json::array()},
+                      {"infeasible", Json::array()},
+                      {"observe", seen}}) +
+           "\n";
+}
+
+/// To who asks for a change of what is held against a node.
+std::string refuse_observing() {
+    return error_json(no_error("Arena only observes: mode: act lets it write to nodes"));
+}
+
 std::string Plugin::stats(const Asker& asker) {
     const std::string counted = deciding().stats_json(asker, slow_report_counts());
     const bool all = asker.privileged || asker.sees_others;
@@ -392,7 +419,9 @@ std::string Plugin::stats(const Asker& asker) {
 std::vector<Verb> Plugin::verbs(const Asker& asker) {
     const auto slowdown = [this, asker](SlowdownVerb verb) {
         return [this, asker, verb](std::string_view word) {
-            return deciding().slowdown(verb, word, asker);
+            const bool changes = verb == SlowdownVerb::clear || verb == SlowdownVerb::check;
+            return observer_ && changes ? refuse_observing()
+                                        : deciding().slowdown(verb, word, asker);
         };
     };
     const auto check = [this, slowdown](std::string_view word) {
@@ -406,7 +435,7 @@ std::vector<Verb> Plugin::verbs(const Asker& asker) {
         if (!job) return std::string();
         const auto id = static_cast<JobId>(*job);
         const std::string known = deciding().explain(id, asker);
-        return known.empty() || !observer_ ? known : with_observe(known, observer_->json_of(id));
+        return observer_ ? explain_observed(known, id, observer_->json_of(id), asker) : known;
     };
     const auto stats = [this, asker](std::string_view) { return this->stats(asker); };
     const auto stats_reset = [this, stats](std::string_view word) {
