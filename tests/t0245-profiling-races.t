@@ -15,7 +15,7 @@ nonce=\$(sed 's/.*"nonce":"\([A-Za-z0-9]*\)".*/\1/' <<<"\$SPANK_ARENA_PROFILE")
 echo 'arena-progress 1 12 40 20.0 58.0' >"\$nonce.new" && mv "\$nonce.new" "\$nonce.progress" # in the spool
 touch "$work/waits.\$SLURMD_NODENAME"
 for ((i = 0; i < 1200; i++)); do
-    [[ ! -e "$work/gate" ]] || exec "$stage/libexec/slurm-arena/arena-profiler" "\$@"
+    [[ ! -e "$work/gate" ]] || exec "$stage/libexec/slurm-arena/arena-profiler" "\$@" --threads 1
     sleep 0.1
 done
 END

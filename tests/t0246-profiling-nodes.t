@@ -10,6 +10,7 @@ need_arena
 
 start_cluster --arena on --nodes a40:3x2,a100:1x2 --arena-set profile.budget_s=40 --arena-set profile.time_limit_s=180 \
     --arena-set profile.partition=measure
+one_thread
 log=$cluster_dir/log/slurmctld.log
 mapfile -t nodes < <(sinfo -h -N -o %N | sort -u)   # the last one has the a100
 all=$(IFS=,; echo "${nodes[*]}")

@@ -7,6 +7,7 @@
 need_arena
 
 start_cluster --arena on --nodes a40:1x1 --arena-set profile.budget_s=40 --arena-set profile.time_limit_s=180
+one_thread
 log=$cluster_dir/log/slurmctld.log
 chmod 1777 "$work"
 

@@ -18,6 +18,8 @@
 #   stock_scheduler                 $scheduler_options has the options of start_cluster for Slurm's own scheduler beside
 #                                   our submission: behind a link by which sbatch takes it for ours
 #   start_slurmctld_with NAME=VALUE...   slurmctld as private-cluster starts it, with more in its environment
+#   one_thread                      profile runs measure on one thread: of two, each waits for the other while other tests
+#                                   have its processor, and the budget ends before the operators do
 #   own_machine                     no other test runs until this one ends (before start_cluster)
 #   script TEXT                     writes a batch script below $work, prints its path
 #   all_processes                   pids that belong to this cluster
@@ -162,6 +164,11 @@ wait_until() {
         ((waited < most)) || return 1
         read -rt "0.$((waited < 2000000 ? 0 : 1))5" -u "$never" || true
     done
+}
+
+one_thread() {
+    printf '#!/bin/bash\nexec %q "$@" --threads 1\n' "$stage/libexec/slurm-arena/arena-profiler" >"$cluster_dir/arena-profiler.new" &&
+        chmod 755 "$cluster_dir/arena-profiler.new" && mv "$cluster_dir/arena-profiler.new" "$cluster_dir/arena-profiler"
 }
 
 let_pass() {
