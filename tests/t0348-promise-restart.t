@@ -27,7 +27,8 @@ ok "Slurm has saved its jobs" wait_saved
 ok "slurmctld is killed" cluster ctld kill
 ok "and starts" cluster ctld start
 ok "the job is planned again" wait_until '(($(arena explain "${job[wide]}" --json | jq ".offers | length") > 0))' 40
-is "$(told wide ends_by_s)" "$due" "the promise is the same"
+# What a round makes earlier by less than a second is not written.
+ok "the promise is the same" awk -v now="$(told wide ends_by_s)" -v due="$due" 'BEGIN { exit !(now != "none" && now - due < 2 && due - now < 2) }'
 like "$(told wide words)" '^ends by .* UTC at the latest' "and told as before"
 like "$(arena queue)" 'by [0-9 :-]+' "also in the queue"
 wait_until '[[ $(told long behind) != none ]]' || true
