@@ -16,11 +16,9 @@ seed=${ARENA_TEST_SEED:-$((SRANDOM % 30000 + 1))} count=${ARENA_TEST_JOBS:-100}
 note "seed $seed (ARENA_TEST_SEED=$seed repeats it), $count jobs"
 results=$work
 RANDOM=$seed
-# Of jobs that ask for GPUs every second one says what it trains; stock Slurm knows no such words. Some wait for an
-# earlier job to end (the first job is the second of the cluster).
+# Of jobs that ask for GPUs every second one says what it trains; stock Slurm knows no such words.
 random_jobs "$count" | awk '
     /gres=gpu/ && n++ % 2 { $0 = $0 " --arena-model=gpt2 --arena-batch=32 --arena-launcher=env" }
-    NR > 10 && NR % 9 == 0 { $0 = $0 " --dependency=afterany:" NR - 5 }
     { print }' >"$results/jobs"
 without_arena() {
     local words=() word out
