@@ -105,7 +105,7 @@ ok "another word is refused with those that there are, and Arena goes on observi
 ok "act: one word and a reconfigure" say_mode act
 ok "Arena takes the waiting job" wait_until "[[ \$(job_field $waits TresPerNode) != gres:gpu:a40:4 ]]"
 ok "and starts it on what is free" wait_for_state "$waits" RUNNING
-like "$(cat "$work/waits.out")" 'plan=\{' "with a plan"
+ok "with a plan" wait_until "grep -q 'plan={' $work/waits.out"
 is "$(job_state "$plain") $(job_state "$full")" "RUNNING RUNNING" "those that run go on"
 held=$(submit --arena-model=gpt2 --arena-batch=32 --arena-launcher=env --arena-gpus=4 --time=20 -o "$work/held.out" "$job_script" held)
 late=$(submit --arena-model=gpt2 --arena-batch=32 --arena-launcher=env --arena-gpus=4 --time=20 -o "$work/late.out" "$job_script" late)
