@@ -12,7 +12,7 @@ need_arena
 make_work
 
 # ---- the same starts ------------------------------------------------------------------------------------
-seed=${ARENA_TEST_SEED:-$((SRANDOM % 30000 + 1))} count=${ARENA_TEST_JOBS:-100}
+seed=${ARENA_TEST_SEED:-$((SRANDOM % 30000 + 1))} count=${ARENA_TEST_JOBS:-60}
 note "seed $seed (ARENA_TEST_SEED=$seed repeats it), $count jobs"
 results=$work
 RANDOM=$seed

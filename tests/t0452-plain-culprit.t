@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # A plain PyTorch script (gloo, `python3 -m arena`, no line of Arena's in it) in a real cluster: healthy, nobody is named; one
 # rank becomes slow, and that one is suspected, by who waits for whom alone; the check of its node that follows makes a
-# culprit of it, which the next job avoids, or, where the node is healthy, clears it. More of these, links too, counted:
+# culprit of it, which the next job avoids; a check of the mended node clears it. More of these, links too, counted:
 # tests/bench/culprit. The checks' device is a test's, as in t0525.
 # shellcheck disable=SC2016,SC2317  # functions are called by ok, conditions evaluated by wait_until
 . "${ARENA_SRCDIR:-.}/tests/lib/tap.sh" || exit 99
@@ -37,7 +37,7 @@ export MASTER_ADDR=127.0.0.1 MASTER_PORT=\$(python3 -c 'import socket; s = socke
 exec srun bash -c 'RANK=\$SLURM_PROCID LOCAL_RANK=\$SLURM_LOCALID exec /usr/bin/python3 -m arena $work/plain.py \$SLURM_JOB_NAME \$0' "\$KIND"
 END
 chmod 755 "$work/life"
-start_plain() { # start_plain NAME KIND: on n1 and n2, of two GPUs each; its id in $job
+start_plain() { # start_plain NAME KIND (plain.py): on n1 and n2, of two GPUs each; its id in $job
     job=$(KIND=$2 submit -J "$1" -o "$gates/$1.out" --time=60 --exclude=n3 --arena-model=gpt2 --arena-batch=64 --arena-launcher=env --arena-types=a40 \
         --arena-gpus=4 --arena-slowdown=watch "$work/life")
     ok "$1: it trains beyond the steps of which its healthy ones are known" wait_until "((\$(steps_of $1) >= 64))" 180 || diag "$(tail -n 5 "$gates/$1.out")"
@@ -75,18 +75,6 @@ let_go "$next"
 rm "$work/faults/n2"
 ok "slow: the node is checked once it is mended" arena slowdown check n2
 ok "slow: nothing is held against it" wait_until '[[ ! $(extra_of n2) ]]' 90
-
-# ---- a script that has more to do on one rank: the GPU is healthy ----------------------------------------------------------
-start_plain busy tp
-slow busy 0 3
-ok "busy: somebody is suspected" wait_until '[[ $(suspects busy) ]]' 180 || diag "$(told busy true)"
-is "$(suspects busy)" 0 "busy: the rank that computes longer"
-slow busy
-ok "busy: it is over" wait_until '[[ $(told busy ".event == \"relief\"") ]]' 120 || diag "$(told busy true)"
-before=$(grep -c 'node n1 checked' "$log")
-ok "busy: it ends" ends busy
-ok "busy: a check clears it, or it is over without" wait_until "[[ ! \$(extra_of n1) ]]" 120 || diag "$(extra_of n1)"
-like "$(latest n1)$before" 'healthy|^0$' "busy: a check that was made found it healthy"
 
 is "$(squeue -h -t PD,R,CG -o '%j %T' | grep -v arena-check)" '' "nothing is left"
 done_testing
