@@ -154,7 +154,7 @@ EXTRA_DIST += $(black_box_tests) \
 	tests/soak/shutdown-bursts tests/soak/loan-cycles tests/soak/promises tests/soak/slow-host tests/soak/slow-host.t tests/lib/bursts.sh \
 	tests/lib/cluster.sh \
 	tests/lib/ddp.sh tests/lib/plain.sh tests/bench/culprit tests/arena_py/plain.py tests/train/ddp.py tests/train/torchrun tests/bench/ddp-batches \
-	tests/lib/start_order.sh tests/lib/beside_stock.sh tests/lib/placement.sh \
+	tests/lib/start_order.sh tests/lib/faulty.sh tests/lib/beside_stock.sh tests/lib/placement.sh \
 	tests/lib/tap.sh \
 	tests/lib/timed \
 	tests/bench/ordinary-cost \

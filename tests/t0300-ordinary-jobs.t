@@ -29,24 +29,8 @@ play_both() {
     for player in "${players[@]}"; do wait "$player" || fail "a cluster played all rounds"; done
     note "$(cat "$results"/{stock,ours}"$1".{note,out})"
 }
-# Sets stock and ours to a pair of plays that are the same.
-same_play() {
-    for stock in "$results"/stock?.starts; do
-        for ours in "$results"/ours?.starts; do
-            if cmp -s "$stock" "$ours"; then return; fi
-        done
-    done
-    echo "no play of ours is one of stock's; the first of each:"
-    diff "$results"/{stock,ours}1.starts
-}
-# What the scheduler does repeats in every play; what a busy machine does to a pass over the queue does not.
-# So a sequence that differs is played again, at most twice, and one play of ours that is one of stock's is enough.
 stock=$results/stock1.starts ours=$results/ours1.starts
-for play in 1 2 3; do
-    play_both $play
-    if same_play >/dev/null; then break; fi
-    note "play $play: stock and ours differ (openings, nodes, pairs): $(distance "$results"/{stock,ours}$play.starts)"
-done
+play_until_same play_both
 
 is "$(cut -d' ' -f4 "$stock" | sort -u | wc -l)" "$count" "all $count jobs started under stock Slurm, each once"
 is "$(cut -d' ' -f3 "$stock" | uniq -c | tr -s '\n ' ' ')" " $((count / 2)) main $((count - count / 2)) backfill " \

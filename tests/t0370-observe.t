@@ -38,20 +38,7 @@ play_both() {
     for player in "${players[@]}"; do wait "$player" || fail "a cluster played all rounds"; done
     note "$(cat "$results"/{stock,ours}"$1".{note,out})"
 }
-same_play() {
-    for stock in "$results"/stock?.starts; do
-        for ours in "$results"/ours?.starts; do
-            if cmp -s "$stock" "$ours"; then return; fi
-        done
-    done
-    echo "no play of ours is one of stock's; the first of each:"
-    diff "$results"/{stock,ours}1.starts
-}
-for play in 1 2 3; do
-    play_both $play
-    if same_play >/dev/null; then break; fi
-    note "play $play: stock and ours differ (openings, nodes, pairs): $(distance "$results"/{stock,ours}$play.starts)"
-done
+play_until_same play_both
 is "$(cut -d' ' -f4 "$results/stock1.starts" | sort -u | wc -l)" "$count" "all $count jobs started under stock Slurm, each once"
 ok "seed $seed: the same jobs start in the same sequence on the same nodes beside an observing Arena" same_play
 did=$(grep -h ' arena: ' "$results"/ours?.arena | sed -E 's/^\[[^]]*\] //')

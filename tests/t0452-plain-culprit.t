@@ -9,61 +9,45 @@
 . "${ARENA_SRCDIR:-.}/tests/lib/cluster.sh"
 . "${ARENA_SRCDIR:-.}/tests/lib/arena.sh"
 . "${ARENA_SRCDIR:-.}/tests/lib/ddp.sh"
-faulty=$ARENA_BUILDDIR/arena-profiler-faulty
-[[ -x $faulty ]] || skip_all "arena-profiler-faulty is not built (make check builds it)"
+. "${ARENA_SRCDIR:-.}/tests/lib/faulty.sh"
+. "${ARENA_SRCDIR:-.}/tests/lib/plain.sh"
+need_faulty
 need_arena
 need_torch
 
-start_arena --profile on --hardware A40 --nodes a40:3x2 --arena-set profile.budget_s=4 --arena-set profile.time_limit_s=60 \
-    --arena-set slowdown.poll_s=1 --arena-set slowdown.recheck_s=600 --arena-set slowdown.check_time_limit_s=30 --arena-set slowdown.quarantine=avoid
-log=$cluster_dir/log/slurmctld.log
-unset "${!SLURM_JOB@}" SLURM_RESTART_COUNT
-mkdir -m 755 "$work/faults"
-cat >"$cluster_dir/arena-profiler" <<END
-#!/bin/bash
-export ARENA_DATA_DIR=$ARENA_SRCDIR/etc ARENA_TEST_FAULT=none
-fault=$work/faults/\$SLURMD_NODENAME
-[[ ! -e \$fault ]] || . "\$fault"
-exec $faulty "\$@"
-END
-chmod 755 "$cluster_dir/arena-profiler"
+start_faulty --nodes a40:3x2 --arena-set slowdown.poll_s=1
+plain=$gates
 cp "$ARENA_SRCDIR/tests/arena_py/plain.py" "$work/plain.py"
 cat >"$work/life" <<END
 #!/bin/bash
 cd $gates || exit 1
 mkdir -p "\$SLURM_JOB_NAME.watch"
 export ARENA_WATCH_LOG_DIR=$gates/\$SLURM_JOB_NAME.watch PYTHONPATH=$stage/share/slurm-arena/python PYTHONDONTWRITEBYTECODE=1 OMP_NUM_THREADS=1
-export MASTER_ADDR=127.0.0.1 MASTER_PORT=\$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])') WORLD_SIZE=4 DEVICE_S=0.04
+export MASTER_ADDR=127.0.0.1 MASTER_PORT=$(free_port) WORLD_SIZE=4 DEVICE_S=0.04
 exec srun bash -c 'RANK=\$SLURM_PROCID LOCAL_RANK=\$SLURM_LOCALID exec /usr/bin/python3 -m arena $work/plain.py \$SLURM_JOB_NAME \$0' "\$KIND"
 END
 chmod 755 "$work/life"
-start_plain() { # start_plain NAME KIND (plain.py): on n1 and n2, of two GPUs each; its id in $job
+start_in_slurm() { # start_in_slurm NAME KIND (plain.py): on n1 and n2, of two GPUs each; its id in $job
     job=$(KIND=$2 submit -J "$1" -o "$gates/$1.out" --time=60 --exclude=n3 --arena-model=gpt2 --arena-batch=64 --arena-launcher=env --arena-types=a40 \
         --arena-gpus=4 --arena-slowdown=watch "$work/life")
     ok "$1: it trains beyond the steps of which its healthy ones are known" wait_until "((\$(steps_of $1) >= 64))" 180 || diag "$(tail -n 5 "$gates/$1.out")"
 }
-steps_of() { cat "$gates/$1.steps" 2>/dev/null || echo 0; }
-told() { cat "$gates/$1.watch"/arena-watch-*/log_*/events.jsonl 2>/dev/null | jq -c "select($2)"; }
 suspects() { told "$1" '.event == "suspect"' | jq -r '.rank // (.ranks | map(tostring) | join("+"))' | sort -u | xargs; }
-# slow NAME WORDS: from now on (plain.py); nobody is slow without words
-slow() { echo "${*:2}" >"$gates/$1.slow"; }
 ends() { touch "$gates/$1.stop" && wait_for_state "$job" COMPLETED 60; }
-extra_of() { scontrol show node "$1" | sed -n 's/^ *Extra=//p'; }
-latest() { grep "node $1 checked (JobId=" "$log" | tail -n 1; }
 nodes_of() { scontrol show hostnames "$(job_field "$1" NodeList)" | xargs; }
 
 # ---- a slow rank, and a GPU that is slow (its number is not known of a program without CUDA) -----------------------------------------------------------------------------------
-start_plain slow dp
+start_in_slurm slow dp
 is "$(suspects slow)" '' "slow: nobody is named while all are healthy"
 is "$(nodes_of "$job")" "n1 n2" "slow: it has two nodes"
-slow slow 3 3
+fault slow 3 3
 ok "slow: somebody is suspected" wait_until '[[ $(suspects slow) ]]' 180 || diag "$(told slow true)"
 is "$(suspects slow)" 3 "slow: the rank that is slow"
 like "$(told slow '.event == "suspect"' | jq -r '"\(.cause) \(.confidence >= 0.95) \(.factor > 1.5)"' | head -n 1)" 'compute true true' "slow: with what it does, confidence and factor"
 ok "slow: AdminComment says so" wait_until '[[ $(job_field "$job" AdminComment) == *"slow=n2:compute:x"*":suspected=0.9"* ]]' 30
 like "$(extra_of n2)" 'slow=[*]:compute:.* suspected=0.9' "slow: so does its node"
 like "$(arena slowdown list)" 'n2: it computes .* times slower \(suspected by who waits for whom, confidence 0.9[0-9]*; no check has told\)' "slow: and arena slowdown list"
-echo "export ARENA_TEST_FAULT=slow ARENA_TEST_DEVICE=1" >"$work/faults/n2"
+slow_gpu n2 1
 ok "slow: it ends" ends slow
 ok "slow: its node is checked" wait_until '[[ $(latest n2) ]]' 90
 ok "slow: which finds a culprit" wait_until '[[ $(extra_of n2) == *"checked="* && $(extra_of n2) != *suspected* ]]' 30 || diag "$(extra_of n2)"
@@ -72,7 +56,7 @@ next=$(train a40 --arena-gpus=4)
 ok "slow: the next job starts" wait_started "$next" 1 60
 is "$(nodes_of "$next")" "n1 n3" "slow: elsewhere"
 let_go "$next"
-rm "$work/faults/n2"
+sound n2
 ok "slow: the node is checked once it is mended" arena slowdown check n2
 ok "slow: nothing is held against it" wait_until '[[ ! $(extra_of n2) ]]' 90
 

@@ -15,7 +15,6 @@ start_arena --nodes a40:3x2,a100:2x2,probe:1x1 --arena-set policy=arena --arena-
 later=$(($(date +%s) + 3600))
 slow="arena:v1 slow=1:compute:8.00 seen=2 until=$later"
 extra() { scontrol update NodeName="$1" Extra="$2"; }
-extra_of() { scontrol show node "$1" | sed -n 's/^ *Extra=//p'; }
 excludes() { job_field "$1" ExcNodeList | sed 's/(null)//'; }
 excluded() { wait_until "[[ \$(excludes $1) == '$2' ]]" || { echo "ExcNodeList=$(excludes "$1"), not $2"; return 1; }; }
 node_of() { job_field "$1" NodeList; }

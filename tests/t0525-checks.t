@@ -7,36 +7,19 @@
 . "${ARENA_SRCDIR:-.}/tests/lib/tap.sh" || exit 99
 . "${ARENA_SRCDIR:-.}/tests/lib/cluster.sh"
 . "${ARENA_SRCDIR:-.}/tests/lib/arena.sh"
-faulty=$ARENA_BUILDDIR/arena-profiler-faulty
-[[ -x $faulty ]] || skip_all "arena-profiler-faulty is not built (make check builds it)"
+. "${ARENA_SRCDIR:-.}/tests/lib/faulty.sh"
+need_faulty
 command -v jq >/dev/null || skip_all "jq is not installed"
 need_arena
 
 # n1-n4. So few nodes that one at a time may be avoided.
-start_arena --profile on --hardware A40 --nodes a40:4x2 --arena-set profile.budget_s=4 --arena-set profile.time_limit_s=60 \
-    --arena-set slowdown.recheck_s=600 --arena-set slowdown.check_time_limit_s=30 --arena-set slowdown.quarantine=avoid
-log=$cluster_dir/log/slurmctld.log
-unset "${!SLURM_JOB@}" SLURM_RESTART_COUNT
-mkdir -m 755 "$work/faults"
-cat >"$cluster_dir/arena-profiler" <<END
-#!/bin/bash
-export ARENA_DATA_DIR=$ARENA_SRCDIR/etc ARENA_TEST_FAULT=none
-fault=$work/faults/\$SLURMD_NODENAME
-[[ ! -e \$fault ]] || . "\$fault"
-while [[ \$1 == run && -e \$fault.gate ]]; do sleep 0.2; done
-exec $faulty "\$@"
-END
-chmod 755 "$cluster_dir/arena-profiler"
-slow_gpu() { echo "export ARENA_TEST_FAULT=slow ARENA_TEST_DEVICE=$2" >"$work/faults/$1"; }
-sound() { rm -f "$work/faults/$1"; }
+start_faulty --nodes a40:4x2
 
 extra() { scontrol update NodeName="$1" Extra="$2"; }
-extra_of() { scontrol show node "$1" | sed -n 's/^ *Extra=//p'; }
 fact() { echo "arena:v1 slow=1:compute:3.00 seen=2 since=$(date +%s) until=$(($(date +%s) + $1))"; }
 until_of() { extra_of "$1" | sed -n 's/.*until=\([0-9]*\).*/\1/p'; }
 checks_of() { grep -c "node $1 checked (JobId=" "$log"; }
 checked() { wait_until "(( \$(checks_of $1) >= $2 ))" "${3:-60}"; }
-latest() { grep "node $1 checked (JobId=" "$log" | tail -n 1; }
 carrier_of() { squeue -h -n arena-check -w "$1" -t R,CF -o %i; }
 counted() { arena stats --json | jq -r ".slowdown.$1"; }
 nodes_saved() {

@@ -46,7 +46,6 @@ whole() { # every step of all lives once and in order
 trains() { wait_until "grep -q '\"loss\"' '$gates/$1.log.$2' 2>/dev/null" "${3:-90}"; }
 node_of() { job_field "$1" NodeList; }
 s4() { SLURM_JOB_ID=$1 SLURM_RESTART_COUNT=$2 arena slowdown report --at "$3/1" --cause compute --factor 2.1 --action S4 --lost-s 7 --onset "$(date +%s)"; }
-extra_of() { scontrol show node "$1" | sed -n 's/^ *Extra=//p'; }
 counted() { arena stats --json | jq -r ".slowdown.$1"; }
 take_back() { for node in n1 n2 n3; do scontrol update NodeName=$node Extra=; done; }
 

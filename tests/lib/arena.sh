@@ -16,6 +16,7 @@
 #   gate_hooks                   Prolog and Epilog that wait while $gates/prolog.NODE or epilog.NODE is there;
 #                                $hook_options has the options of start_arena for them
 #   wait_started JOB [N] [LIMIT] until the script has started N times (default 1)
+#   extra_of NODE                what Slurm has in its Extra
 #   clean_nodes                  succeeds when no node is drained, down or failing
 #   need_accounting              skips the whole test, with the reason, where no user's limits can be tested
 #   as_user COMMAND...           runs it as an unprivileged user (only where can_be_user succeeds)
@@ -118,6 +119,8 @@ wait_rounds() {
 bad_nodes() { sinfo -h -N -o '%N %T %E' | grep -E '^[^ ]+ [^ ]*(drain|down|fail|unknown|\*)'; }
 # shellcheck disable=SC2016  # evaluated by wait_until
 clean_nodes() { wait_until '[[ ! $(bad_nodes) ]]' 10 || { bad_nodes; return 1; }; }
+
+extra_of() { scontrol show node "$1" | sed -n 's/^ *Extra=//p'; }
 
 can_be_user() { ((EUID == 0)) && id "$arena_user" >/dev/null 2>&1; }
 as_user() { runuser -u "$arena_user" -- "$@"; }

@@ -8,15 +8,17 @@
 #   has_told NAME COUNT       more than COUNT words on who is slow: a suspect, or that nobody can tell
 #   fault NAME [WORDS]        what is slow from now on, or nothing
 #   stop_plain NAME           ends it
+#   free_port                 a port of this machine that nobody has
 # DEVICE_S, LENGTHS: of plain.py.
 : "${ARENA_BUILDDIR=}" "${ARENA_SRCDIR=}" "${plain=}"
 declare -gA plain_pids=()
 plain_jobs=0
 
+free_port() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
 start_plain() {
     local name=$1 kind=$2 rank key port pids=()
     key=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')
-    port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+    port=$(free_port)
     plain_jobs=$((plain_jobs + 1))
     mkdir -p "$plain/$name.watch"
     for rank in 0 1 2 3; do

@@ -14,6 +14,10 @@
 #                                part with the first of LOOPS and so on: main, backfill (the other stands
 #                                still) or both. $results/NAME.starts: "opening N LOOP JOB NODES" in order
 #   distance A B                 of two files: "jobs of another opening, of other nodes, pairs in another order"
+#   play_until_same COMMAND      COMMAND N plays stockN and oursN. What the scheduler does repeats in every play; what a busy
+#                                machine does to a pass over the queue does not. So a sequence that differs is played again,
+#                                at most twice, and one play of ours that is one of stock's is enough
+#   same_play                    sets stock and ours to a pair of plays that are the same, or shows how the first two differ
 : "${results=}" "${cluster_dir=}" "${patience=1}"   # of the caller, of cluster.sh
 layout=a40:6x4,a100:4x2,cpu:4x0
 partitions="PartitionName=left Nodes=n[1-6] State=UP MaxTime=INFINITE
@@ -143,4 +147,23 @@ distance() {
          { n++; job[n] = $4; later += opening[$4] != $2; elsewhere += nodes[$4] != $5 }
          END { for (i = 1; i < n; i++) for (j = i + 1; j <= n; j++) swapped += place[job[i]] > place[job[j]]
                print later + 0, elsewhere + 0, swapped + 0 }' "$1" "$2"
+}
+
+same_play() {
+    for stock in "$results"/stock?.starts; do
+        for ours in "$results"/ours?.starts; do
+            if cmp -s "$stock" "$ours"; then return; fi
+        done
+    done
+    echo "no play of ours is one of stock's; the first of each:"
+    diff "$results"/{stock,ours}1.starts
+}
+
+play_until_same() {
+    local play
+    for play in 1 2 3; do
+        "$1" $play
+        if same_play >/dev/null; then break; fi
+        note "play $play: stock and ours differ (openings, nodes, pairs): $(distance "$results"/{stock,ours}$play.starts)"
+    done
 }
