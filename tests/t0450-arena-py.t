@@ -129,7 +129,7 @@ ended "$units"
 ok "its parts do what they say" said "$work/units.out"
 
 # ---- a slow rank -------------------------------------------------------------------------------------------------------
-job=$(DEVICE_S=0.02 teach slow 100000 -N 2 --arena-gpus=2 --arena-slowdown=mitigate) || BAIL_OUT "no job: $job"
+job=$(DEVICE_S=0.06 teach slow 100000 -N 2 --arena-gpus=2 --arena-slowdown=mitigate) || BAIL_OUT "no job: $job"
 ok "a watched one trains" reaches '(($(done_of slow) >= 25))' 90 || BAIL_OUT "$(cat "$gates/slow.out")"
 like "$(cat "$gates/slow.out")" 'arena: check [0-9]+ gpus before step 1' "its GPUs were checked before its first step"
 began=$(done_of slow)

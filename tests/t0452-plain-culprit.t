@@ -30,7 +30,7 @@ chmod 755 "$work/life"
 start_in_slurm() { # start_in_slurm NAME KIND (plain.py): on n1 and n2, of two GPUs each; its id in $job
     job=$(KIND=$2 submit -J "$1" -o "$gates/$1.out" --time=60 --exclude=n3 --arena-model=gpt2 --arena-batch=64 --arena-launcher=env --arena-types=a40 \
         --arena-gpus=4 --arena-slowdown=watch "$work/life")
-    ok "$1: it trains beyond the steps of which its healthy ones are known" wait_until "((\$(steps_of $1) >= 64))" 180 || diag "$(tail -n 5 "$gates/$1.out")"
+    ok "$1: it trains until its healthy steps are known" wait_until "is_known $1" 300 || diag "$(tail -n 5 "$gates/$1.out")"
 }
 suspects() { told "$1" '.event == "suspect"' | jq -r '.rank // (.ranks | map(tostring) | join("+"))' | sort -u | xargs; }
 ends() { touch "$gates/$1.stop" && wait_for_state "$job" COMPLETED 60; }

@@ -12,7 +12,8 @@ need_mpi_in_slurm
 watch=$ARENA_BUILDDIR/arena-watch program=$ARENA_BUILDDIR/tests/watch/nccl_program listen=$ARENA_BUILDDIR/tests/watch/listen
 listeners=()
 
-start_cluster --arena on --profile off --nodes a40:2x1 --arena-set slowdown.poll_s=1
+# Other tests have agents and rings beside these: theirs are of other directories and job numbers.
+start_cluster --arena on --profile off --nodes a40:2x1 --arena-set slowdown.poll_s=1 --conf-extra "FirstJobId=$((1000 + $$ % 60000000))"
 write_tiny_model "$work/tiny.yaml"
 write_training_text "$work/text"
 trap 'kill "${listeners[@]}" 2>/dev/null' TERM
@@ -45,9 +46,9 @@ ended() { [[ -e $work/rc.$step ]]; }
 train() { # STEPS [SRUN OPTIONS]: as a shell word
     echo "srun --mpi=pmix ${*:2} $ARENA_BUILDDIR/arena-train --device cpu --model $work/tiny.yaml --data $work/text --steps $1 --quiet --log $work/log.$words"
 }
-agents() { pgrep -f "^$stage/bin/arena-watch agent" | wc -l; }
-agent_of() { pgrep -f "^$stage/bin/arena-watch agent" | while read -r pid; do
-    tr '\0' '\n' <"/proc/$pid/environ" | grep -qx "SLURMD_NODENAME=$1" && echo "$pid"; done; }
+agent_pids() { local pid; for pid in $(pgrep -f '/arena-watch agent'); do ! grep -qs "$work" "/proc/$pid/environ" || echo "$pid"; done; }
+agents() { agent_pids | wc -l; }
+agent_of() { local pid; for pid in $(agent_pids); do ! grep -qsxz "SLURMD_NODENAME=$1" "/proc/$pid/environ" || echo "$pid"; done; }
 rings() { find /dev/shm -maxdepth 1 -name "arena-watch.$job.*" | wc -l; }
 # listen_at STEP [FRAME]: a listener with the job's key at the first port of that step
 listen_at() {
@@ -78,7 +79,7 @@ ok "both tell of their ranks" wait_until '[[ $(heard 0 | grep -c rank_here) == 2
 is "$(frames 0 | jq -r 'select(.type == "agent_hello") | .node' | sort | xargs)" "n1 n2" "by the names of their nodes"
 is "$(frames 0 | jq -r 'select(.type == "rank_here") | "\(.rank)/\(.ranks)"' | sort | xargs)" "0/2 1/2" "which rank of how many"
 ok "iterations come from both ranks" wait_until '[[ $(frames 0 | jq -r "select(.type == \"iterations\").rank" | sort -u | wc -l) == 2 ]]' 30
-ok "and times of communicators, as asked" wait_until '[[ $(frames 0 | jq -r "select(.type == \"group_times\" and .iterations == 5).rank" | sort -u | wc -l) == 2 ]]' 30
+ok "and times of communicators, as asked" wait_until '[[ $(frames 0 | jq -r "select(.type == \"group_times\" and (.step_s | length) == 5).rank" | sort -u | wc -l) == 2 ]]' 30
 groups_of() { frames 0 | jq -r "select(.type == \"group_times\" and .rank == $1).groups[].group" | sort -u; }
 ok "a communicator has one name on both" test "$(comm -12 <(groups_of 0) <(groups_of 1) | wc -l)" -ge 1
 note "# $(frames 0 | jq -c 'select(.type == "group_times" and .rank == 0).groups')"
@@ -113,7 +114,7 @@ fi
 # ---- what is killed ------------------------------------------------------------------------------------------------
 second=$(agent_of n2)
 kill -KILL "$second"
-ok "an agent is killed: its connection ends" wait_until 'heard 0 | grep -q down' 20
+ok "an agent is killed: its connection ends" wait_until 'heard 0 | grep -q down' 60
 # goes_on: 50 steps more are done
 goes_on() { local n; n=$(losses "$work/log.0" | wc -l); wait_until "((\$(losses '$work/log.0' | wc -l) > $n + 50))" 30; }
 ok "training goes on" goes_on
@@ -166,7 +167,7 @@ is "$(cat "$work/out")" "" "and its output has no line of ours"
 ok "and its last agents end" wait_until '[[ $(agents) == 0 ]]' 30
 # ---- a job that is not watched ----------------------------------------------------------------------------------------
 plain=$(submit --arena-model="$work/tiny.yaml" --arena-batch=8 --arena-gpus=2 --arena-launcher=arena-train --arena-slowdown=off -t 5 \
-    -o "$work/plain" --wrap "env | grep -c ^ARENA_WATCH; srun bash -c 'echo preload=\$LD_PRELOAD; pgrep -f ^$stage/bin/arena-watc[h]; :'")
+    -o "$work/plain" --wrap "env | grep -c ^ARENA_WATCH; srun bash -c 'echo preload=\$LD_PRELOAD; grep -ls $work \$(pgrep -f /arena-watc[h].agent | sed s,.*,/proc/\&/environ,) /dev/null; :'")
 ok "one that is not watched" wait_for_state "$plain" COMPLETED 60
 is "$(sort -u "$work/plain" | xargs)" "0 preload=" "has no key, no recorder, no agent"
 user=$(ARENA_WATCH_KEY=$key ARENA_SLOWDOWN=watch submit --arena-model="$work/tiny.yaml" --arena-batch=8 --arena-gpus=2 --arena-launcher=arena-train \
@@ -181,14 +182,14 @@ is $? 139 "run: so is its signal"
 like "$("$watch" run 2>&1; echo $?)" 'run needs a command.*2$' "run: without a command it says what it needs"
 like "$("$watch" run -- /none 2>&1; echo $?)" '/none: cannot be run: No such file.*3$' "run: of a command that is not there it says so"
 export ARENA_WATCH_KEY=$key
-job=0
+job=$((job + 1000))
 listen_at 0
 mkfifo "$work/gate"
-env -u SLURM_JOB_ID RANK=0 LOCAL_RANK=0 WORLD_SIZE=1 ARENA_WATCH_POLL_S=0.2 "$watch" run -- "$program" wait "$work/gate" >/dev/null 2>&1 &
-ok "run: its agent tells of the rank" wait_until 'heard 0 | grep -q rank_here' 20
+env SLURM_JOB_ID=$job RANK=0 LOCAL_RANK=0 WORLD_SIZE=1 ARENA_WATCH_POLL_S=0.2 "$watch" run -- "$program" wait "$work/gate" >/dev/null 2>&1 &
+ok "run: its agent tells of the rank" wait_until 'heard 0 | grep -q rank_here' 60
 echo >"$work/gate"
 wait $!
-ok "run: and ends with it" wait_until '! pgrep -f "^$watch agent" >/dev/null' 20
+ok "run: and ends with it" wait_until '[[ $(agents) == 0 ]]' 20
 is "$(rings)" 0 "run: no ring is left"
 like "$(ARENA_WATCH_KEY=x "$watch" agent 2>&1; echo $?)" 'ARENA_WATCH_KEY: is not 32 hex digits.*2$' "an agent without a key says so"
 kill "${listeners[@]}" 2>/dev/null

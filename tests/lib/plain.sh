@@ -6,6 +6,7 @@
 #   steps_of NAME             how many steps it has done
 #   told NAME FILTER          what its chief told, as JSON lines
 #   has_told NAME COUNT       more than COUNT words on who is slow: a suspect, or that nobody can tell
+#   is_known NAME             its chief has looked at healthy steps often enough to tell who is slow, and nothing is slow
 #   fault NAME [WORDS]        what is slow from now on, or nothing
 #   stop_plain NAME           ends it
 #   free_port                 a port of this machine that nobody has
@@ -35,6 +36,7 @@ steps_of() { cat "$plain/$1.steps" 2>/dev/null || echo 0; }
 told() { cat "$plain/$1.watch"/arena-watch-*/log_*/events.jsonl 2>/dev/null | jq -c "select($2)"; }
 words_of() { told "$1" '.event == "suspect" or .event == "no_check"'; }
 has_told() { (($(words_of "$1" | wc -l) > $2)); }
+is_known() { [[ $(told "$1" '.event == "look" or .event == "onset" or .event == "relief"' | tail -n 1 | jq '.kept // 0') -ge 3 ]]; }
 fault() { echo "${*:2}" >"$plain/$1.slow"; }
 stop_plain() {
     local rc=0 pid

@@ -189,6 +189,7 @@ class Chief::State {
         std::deque<HealthyLook> kept;
         std::optional<double> begun_s;  ///< one goes on
         double next_s = 0;
+        std::size_t told = 0;  ///< how many are kept, since the last event
     };
     HealthyLooks healthy_looks_;
 

@@ -7,7 +7,9 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
+#include "base/count_text.h"
 #include "base/statistics.h"
 #include "watch/chief/state.h"
 
@@ -85,6 +87,10 @@ void Chief::State::keep_healthy_look() {
     healthy_looks_.begun_s.reset();
     if (healthy_looks_.kept.back().look.empty()) healthy_looks_.kept.pop_back();
     if (healthy_looks_.kept.size() > kept_looks) healthy_looks_.kept.pop_front();
+    if (const std::size_t kept = healthy_looks_.kept.size();
+        kept != std::exchange(healthy_looks_.told, kept))
+        note(line(fmt::format("calls of healthy steps: {} kept", counted(kept, "look")), "look",
+                  {{"kept", static_cast<std::int64_t>(kept)}}));
     const bool has_some = healthy_looks_.kept.size() >= kept_looks - 1;
     healthy_looks_.next_s =
         now_.steady_s +
@@ -94,6 +100,7 @@ void Chief::State::keep_healthy_look() {
 /// The steps were slow already.
 void Chief::State::forget_looks_since(double at_s) {
     healthy_looks_.begun_s.reset();
+    healthy_looks_.told = 0;
     std::erase_if(healthy_looks_.kept, [&](const HealthyLook& one) { return one.end_s > at_s; });
 }
 
