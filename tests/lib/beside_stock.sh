@@ -42,8 +42,9 @@ now_run() {
     ok "$kind: the scheduler has looked" settle
     is "$(running)" "$1" "$kind: $2"
 }
+# One that has just left with the requeue code comes back after Slurm has refused to cancel it.
 # shellcheck disable=SC2016  # evaluated by wait_until
-none_left() { scancel -u root; wait_until '[[ ! $(squeue -h -t PD,R,CG) ]]'; }
+none_left() { wait_until 'scancel -u root; [[ ! $(squeue -h -t PD,R,CG) ]]' 90; }
 
 start_play() {
     kind=$1
