@@ -126,6 +126,8 @@ TEST(no_descriptor_but_the_standard_ones_gets_into_it) {
 
 TEST(signals_are_neither_blocked_nor_ignored_but_for_what_nohup_ignores) {
     const BlockedSignals blocked{SIGTERM, SIGUSR1, SIGINT};
+    // A shell's command in the background is born with SIGINT and SIGQUIT ignored.
+    for (const int number : {SIGINT, SIGQUIT}) ::signal(number, SIG_DFL);
     for (const int number : {SIGPIPE, SIGHUP, SIGUSR2}) ::signal(number, SIG_IGN);
     const auto masks = [](const ChildStart& start) {
         Masks found;  // of signals 1 to 31: glibc has two of its own ignored
