@@ -33,6 +33,7 @@ sched_loans_sources = \
 	plugin/sched/loans/loan_net.h plugin/sched/loans/loan_net.cc \
 	plugin/sched/loans/loan_report.h plugin/sched/loans/loan_report.cc \
 	plugin/sched/loans/loan_steps.h plugin/sched/loans/loan_steps.cc \
+	plugin/sched/loans/loan_view.h plugin/sched/loans/loan_view.cc \
 	plugin/sched/loans/loan_words.h plugin/sched/loans/loan_words.cc \
 	plugin/sched/arrays/array_book.h plugin/sched/arrays/array_book.cc \
 	plugin/sched/arrays/array_report.h plugin/sched/arrays/array_report.cc \

@@ -503,7 +503,8 @@ TEST(one_that_leaves_takes_nobody_and_its_siblings_wait_for_its_members) {
     const auto moves = b.book.settle();
     ck_assert(moves.size() == 1 && moves[0].why == move.why);
     ck_assert((b.host.calls == std::vector<std::string>{"move array 100"}));
-    ck_assert(arrays_json(b.book, std::nullopt).find("\"leaving\"") != std::string::npos);
+    ck_assert(arrays_json(b.book.carriers(), b.config, std::nullopt).find("\"leaving\"") !=
+              std::string::npos);
     // Nobody says so any more: it has been told. Nor does it matter that somebody needs it.
     JobView& back = b.host.view.jobs[0];
     back.facts = b.host.view.jobs[1].facts;
@@ -541,7 +542,7 @@ TEST(a_round_that_read_no_task_ends_nothing) {
     b.pass(1);
     b.book.new_round(b.host.view);
     b.book.settle();
-    const ArrayBook::Carrier& carrier = *b.book.find(100);
+    const ArrayBook::Carrier& carrier = *find_carrier(b.book.carriers(), 100);
     ck_assert_int_eq(carrier.running, 1);
     ck_assert_uint_eq(carrier.members.at(1).place.task, 1);
     // Where nobody is there either, it may be that somebody waits.
@@ -599,14 +600,16 @@ TEST(all_gpu_seconds_of_a_carrier_are_its_members) {
     b.begin_round();
     b.book.settle();
     double sum = 0;
-    for (const auto& [job, share] : b.book.find(100)->members) sum += share.gpu_s;
+    for (const auto& [job, share] : find_carrier(b.book.carriers(), 100)->members)
+        sum += share.gpu_s;
     ck_assert_msg(std::abs(sum - 4 * 50) < 1e-6, "%g", sum);
     ck_assert_uint_eq(b.host.shares.size(), 3);
     ck_assert_uint_eq(b.host.shares[2].job, 100);
     ck_assert_str_eq(b.host.shares[2].words.c_str(), "gpu_s=200.00");
     ck_assert(b.host.shares[0].words.starts_with("gpu_s="));
-    ck_assert(arrays_json(b.book, std::nullopt).find("\"task\":2") != std::string::npos);
-    ck_assert(arrays_json(b.book, 8).find("\"task\"") == std::string::npos);
+    ck_assert(arrays_json(b.book.carriers(), b.config, std::nullopt).find("\"task\":2") !=
+              std::string::npos);
+    ck_assert(arrays_json(b.book.carriers(), b.config, 8).find("\"task\"") == std::string::npos);
     b.host.shares.clear();
     b.pass(5);
     b.begin_round();
@@ -639,7 +642,7 @@ TEST(shares_outlive_slurmctld) {
         if (share.job == 100) again.host.view.arrays[0].shared_gpu_s = gpu_s;
     }
     round(again, 10);
-    const ArrayBook::Carrier& carrier = *again.book.find(100);
+    const ArrayBook::Carrier& carrier = *find_carrier(again.book.carriers(), 100);
     ck_assert_double_eq_tol(carrier.gone_gpu_s, 60, 0.01);
     ck_assert_double_eq_tol(carrier.members.at(1).gpu_s, 60 + 4 * 50, 0.01);
     again.host.view.jobs.clear();

@@ -198,9 +198,9 @@ void ArrayBook::share_out(Carrier& carrier) const {
     carrier.unshared_gpu_s = 0;
 }
 
-const ArrayBook::Carrier* ArrayBook::find(JobId id) const {
-    const auto at = carriers_.find(id);
-    return at == carriers_.end() ? nullptr : &at->second;
+const ArrayBook::Carrier* find_carrier(const ArrayBook::Carriers& carriers, JobId id) {
+    const auto at = carriers.find(id);
+    return at == carriers.end() ? nullptr : &at->second;
 }
 
 /// Of who is there, and who has left since: what a restart of slurmctld is not to forget.
@@ -311,10 +311,10 @@ std::vector<Move> ArrayBook::settle() {
     return moves;
 }
 
-std::string ArrayBook::words_of(JobId id) const {
+std::string words_of_carrier(const ArrayBook::Carriers& carriers, JobId id) {
     std::string text = fmt::format("JobId={} trains it with its siblings", id);
-    const Carrier* carrier = find(id);
-    if (!carrier || (!carrier->left_s && carrier->leaving == Leaving::no)) return text;
+    const ArrayBook::Carrier* carrier = find_carrier(carriers, id);
+    if (!carrier || (!carrier->left_s && carrier->leaving == ArrayBook::Leaving::no)) return text;
     const std::string& why = carrier->move.why;
     return text + ", and " + (why.empty() ? "leaves its nodes" : why);
 }

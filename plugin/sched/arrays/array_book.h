@@ -80,10 +80,8 @@ class ArrayBook {
     /// that are over. Siblings of one that trained nobody run by themselves for a while: the next
     /// one would fare no better. Which moves have begun.
     std::vector<Move> settle();
-    /// Beside what Slurm has of Arena's: nothing.
     /// A carrier was started.
     void has_begun(JobId carrier) { begun_.insert(carrier); }
-    [[nodiscard]] bool is_empty() const { return carriers_.empty(); }
 
     struct Share {
         ArrayPlace place;
@@ -111,15 +109,11 @@ class ArrayBook {
         bool had_members = false, is_settled = false;
         std::string trouble = {};  ///< why the latest member did not start beside it
     };
-    [[nodiscard]] const Config& config() const { return config_; }
-    [[nodiscard]] const std::map<JobId, Carrier>& carriers() const { return carriers_; }
+    using Carriers = std::map<JobId, Carrier>;
+    [[nodiscard]] const Carriers& carriers() const { return carriers_; }
     /// For the book of another configuration.
-    [[nodiscard]] std::map<JobId, Carrier> keep() { return std::exchange(carriers_, {}); }
-    void take_over(std::map<JobId, Carrier> carriers) { carriers_ = std::move(carriers); }
-    /// The facts of a carrier that members may join; nullptr: there is none of this id.
-    [[nodiscard]] const Carrier* find(JobId id) const;
-    /// What a member is told of it.
-    [[nodiscard]] std::string words_of(JobId id) const;
+    [[nodiscard]] Carriers keep() { return std::exchange(carriers_, {}); }
+    void take_over(Carriers carriers) { carriers_ = std::move(carriers); }
 
   private:
     struct Group {
@@ -165,7 +159,7 @@ class ArrayBook {
     HostArrays& host_;
     const Config& config_;
     double now_s_ = 0, wall_s_ = 0;
-    std::map<JobId, Carrier> carriers_;
+    Carriers carriers_;
     std::set<JobId> closed_;
     std::set<JobId> begun_;  ///< started, and not seen yet: one may end between two rounds
     std::map<std::string, Group> groups_;    ///< by tag, of this round
@@ -174,6 +168,11 @@ class ArrayBook {
     std::map<std::string, Refusal> refusals_;
     std::vector<HostArrays::ShareWords> words_;
 };
+
+/// The facts of a carrier that members may join; nullptr: there is none of this id.
+const ArrayBook::Carrier* find_carrier(const ArrayBook::Carriers& carriers, JobId id);
+/// What a member is told of its carrier.
+std::string words_of_carrier(const ArrayBook::Carriers& carriers, JobId id);
 
 /// Tasks of the same model, batch, launcher, size and GPUs, and of the same user, account, QOS and
 /// partitions, that ask the same of nodes: one word for all of it, the same in every round.

@@ -41,13 +41,14 @@ Json carrier_json(const ArrayBook::Carrier& carrier) {
 
 }  // namespace
 
-std::string arrays_json(const ArrayBook& book, std::optional<std::uint32_t> user) {
-    Json carriers = Json::array();
-    for (const auto& [id, carrier] : book.carriers())
-        if (!user || *user == carrier.view.user_id) carriers.push_back(carrier_json(carrier));
+std::string arrays_json(const ArrayBook::Carriers& carriers, const Config& config,
+                        std::optional<std::uint32_t> user) {
+    Json list = Json::array();
+    for (const auto& [id, carrier] : carriers)
+        if (!user || *user == carrier.view.user_id) list.push_back(carrier_json(carrier));
     return dump_json({{"schema_version", 1},
-                      {"enabled", book.config().array_enabled},
-                      {"carriers", std::move(carriers)}}) +
+                      {"enabled", config.array_enabled},
+                      {"carriers", std::move(list)}}) +
            "\n";
 }
 

@@ -11,6 +11,7 @@
 namespace arena {
 
 /// `user`: whose alone; nothing: everybody's.
-std::string arrays_json(const ArrayBook& book, std::optional<std::uint32_t> user);
+std::string arrays_json(const ArrayBook::Carriers& carriers, const Config& config,
+                        std::optional<std::uint32_t> user);
 
 }  // namespace arena

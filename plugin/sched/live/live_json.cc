@@ -245,7 +245,7 @@ Json slow_json(const LiveState& state) {
 
 Json leases_json(const LiveState& state, const LiveShown& shown) {
     Json list = Json::array();
-    for (const LoanBook::LeaseLine& line : state.books.loans.list()) {
+    for (const LoanBook::LeaseLine& line : state.books.loans.told().leases) {
         list.push_back({{"id", line.id},
                         {"node", line.node},
                         {"partition", line.partition},

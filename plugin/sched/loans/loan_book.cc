@@ -24,20 +24,15 @@ bool contains(const std::vector<std::string>& sorted, const std::string& name) {
 LoanBook::LoanBook(Host& host, const Config& config, NodeBook& nodes)
     : host_(host), config_(config), nodes_(nodes), desk_(lending_rules(config)) {}
 
-void LoanBook::take_over(Memory memory) {
-    known_ = std::move(memory.known);
-    deadlines_ = std::move(memory.deadlines);
-    saved_ = std::move(memory.saved);
-    counts_ = std::move(memory.counts);
-    newest_ = memory.newest;
-    steady_s_ = memory.steady_s;
-    first_ = memory.steady_s <= 0;
+void LoanBook::take_over(LoanMemory memory) {
+    memory_ = std::move(memory);
+    state_.is_first = memory_.steady_s <= 0;
 }
 
 /// What is lent goes back, and what an administrator broke is cleared, where lending is off, too.
 bool LoanBook::is_active() const {
-    return config_.loan_enabled || !leases_.empty() || !known_.empty() || !broken_.empty() ||
-           unfinished_;
+    return config_.loan_enabled || !view_.leases.empty() || !memory_.known.empty() ||
+           !hands_.broken.empty() || state_.is_unfinished;
 }
 
 void LoanBook::complain(const std::string& about, const std::string& why) {
@@ -50,175 +45,123 @@ void LoanBook::complain(const std::string& about, const std::string& why) {
 // ---- what is -----------------------------------------------------------------------------------
 
 void LoanBook::read_leases() {
-    leases_.clear();
+    view_.leases.clear();
     for (const auto& [node, fact] : nodes_.facts("loan")) {
         auto lease = lease_of(fact);
         if (!lease) {
             break_lease(node, "its lease cannot be read: " + lease.error().message());
-            leases_[node] = {.loan = 0, .state = LeaseState::broken};
+            view_.leases[node] = {.loan = 0, .state = LeaseState::broken};
             continue;
         }
-        newest_ = std::max(newest_, lease->loan);
-        leases_[node] = *lease;
+        memory_.newest = std::max(memory_.newest, lease->loan);
+        view_.leases[node] = *lease;
     }
 }
 
 void LoanBook::new_round(const ClusterView& view) {
-    planned_.clear();
-    must_end_.clear();
+    plan_.nodes.clear();
+    plan_.must_end.clear();
     read_leases();
-    has_looked_ = true;
+    state_.has_looked = true;
     if (!is_active()) {
-        read_ = false;
-        moves_.clear();
+        view_.is_read = false;
+        plan_.moves.clear();
         return;
     }
-    read_facts();
-    read_ = true;
-    hurries_ = false;
+    view_.facts = host_.read_loans(places_of(config_));
+    view_.is_read = true;
+    state_.hurries = false;
+    note_cluster(view, view_);
     note_clocks(view);
     notice_hands();
     notice_partition();
     look_at_net();
-    for (const std::string& node : nodes_concerned()) {
+    for (const std::string& node : nodes_concerned(view_)) {
         const LoanNode is = look(node);
-        const auto guard = facts_.guards.find(node);
-        planned_.push_back(
+        const auto guard = view_.facts.guards.find(node);
+        plan_.nodes.push_back(
             {.node = node,
              .is = is,
              .step = next_step(is),
-             .guard = guard == facts_.guards.end() ? LoanFacts::Guard() : guard->second});
+             .guard = guard == view_.facts.guards.end() ? LoanFacts::Guard() : guard->second});
     }
-    fill_list();
+    plan_.list = nodes_to_list(plan_, view_.facts, hands_);
     plan_moves();
-    first_ = false;
-}
-
-void LoanBook::read_facts() {
-    facts_ = host_.read_loans({config_.loan_inference_partitions, config_.loan_partition});
+    state_.is_first = false;
 }
 
 void LoanBook::note_clocks(const ClusterView& view) {
-    const double before_s = std::exchange(steady_s_, view.steady_s);
-    time_s_ = view.snapshot.time_s;
-    index_.clear();
-    states_ = view.snapshot.nodes;
-    for (NodeIndex i = 0; i < states_.size(); ++i) index_.emplace(states_[i].name, i);
-    used_.clear();
-    inferences_.clear();
-    others_.clear();
-    for (const LoanFacts::Job& job : facts_.jobs)
-        for (const auto& [node, gpus] : job.nodes) {
-            (job.inference ? inferences_ : used_).insert(node);
-            if (!job.inference && !job.preemptable) others_.insert(node);
-        }
-    if (before_s > 0) count_use(std::max(0.0, steady_s_ - before_s));
-    std::erase_if(deadlines_, [&](const auto& known) {
-        const auto lease = leases_.find(known.first);
-        return lease == leases_.end() || lease->second != known.second.lease;
+    const double before_s = std::exchange(memory_.steady_s, view.steady_s);
+    if (before_s > 0) count_use(std::max(0.0, memory_.steady_s - before_s));
+    std::erase_if(memory_.deadlines, [&](const auto& known) {
+        const auto lease = view_.leases.find(known.first);
+        return lease == view_.leases.end() || lease->second != known.second.lease;
     });
-    for (const auto& [node, lease] : leases_) {
-        if (lease.state != LeaseState::returning || deadlines_.contains(node)) continue;
+    for (const auto& [node, lease] : view_.leases) {
+        if (lease.state != LeaseState::returning || memory_.deadlines.contains(node)) continue;
         // Of an earlier life, or by hand: nobody knows how long it was, and no half of it is kept.
-        const double left = std::max(0.0, static_cast<double>(lease.until_s) - time_s_);
-        deadlines_[node] = {lease, std::max(left, 2 * ending_s()), steady_s_ + left};
+        const double left = std::max(0.0, static_cast<double>(lease.until_s) - view_.time_s);
+        memory_.deadlines[node] = {lease, std::max(left, 2 * ending_s()), memory_.steady_s + left};
     }
 }
 
 double LoanBook::left_s(const std::string& node) const {
-    const auto at = deadlines_.find(node);
-    return at == deadlines_.end() ? 0 : at->second.end_s - steady_s_;
+    const auto at = memory_.deadlines.find(node);
+    return at == memory_.deadlines.end() ? 0 : at->second.end_s - memory_.steady_s;
 }
 
 void LoanBook::count_use(double seconds) {
-    for (const LoanFacts::Job& job : facts_.jobs) {
+    for (const LoanFacts::Job& job : view_.facts.jobs) {
         if (job.inference) continue;
         for (const auto& [node, gpus] : job.nodes)
-            if (leases_.contains(node))
-                counts_.lent_gpu_s[job.account] += seconds * static_cast<double>(gpus);
+            if (view_.leases.contains(node))
+                memory_.counts.lent_gpu_s[job.account] += seconds * static_cast<double>(gpus);
     }
 }
 
 void LoanBook::break_lease(const std::string& node, const std::string& why) {
-    if (std::exchange(broken_[node], why) != why)
+    if (std::exchange(hands_.broken[node], why) != why)
         host_.log_error(
             fmt::format("node {}: {}; it goes back when no job of training is there", node, why));
 }
 
 /// Somebody else's hand in a node's Extra.
 void LoanBook::notice_hands() {
-    for (const auto& [node, lease] : known_) {
-        const auto now = leases_.find(node);
-        if (now == leases_.end())
+    for (const auto& [node, lease] : memory_.known) {
+        const auto now = view_.leases.find(node);
+        if (now == view_.leases.end())
             break_lease(node,
                         fmt::format("lease {} is gone from its Extra", loan_name(lease.loan)));
         else if (now->second != lease && now->second.state != LeaseState::broken)
             host_.log_info(fmt::format("node {}: its lease was changed by hand to {}", node,
                                        format_lease(now->second)));
     }
-    known_ = leases_;
-    std::erase_if(broken_, [&](const auto& entry) {
-        const auto lease = leases_.find(entry.first);
-        return lease == leases_.end() ? !facts_.guards.contains(entry.first)
-                                      : lease->second.state != LeaseState::broken;
+    memory_.known = view_.leases;
+    std::erase_if(hands_.broken, [&](const auto& entry) {
+        const auto lease = view_.leases.find(entry.first);
+        return lease == view_.leases.end() ? !view_.facts.guards.contains(entry.first)
+                                           : lease->second.state != LeaseState::broken;
     });
 }
 
-/// Somebody else's hand in the list of the partition. Slurm itself goes back to that of slurm.conf
-/// when it reads it again.
 void LoanBook::notice_partition() {
-    if (std::exchange(configured_, facts_.configured) != facts_.configured) {
-        taken_out_.clear();
-        put_in_.clear();
-        listed_.reset();
-    }
-    if (!listed_ || *listed_ == facts_.listed) return;
-    const auto before = *std::exchange(listed_, facts_.listed);
-    std::vector<std::string> gone, come;
-    std::set_difference(before.begin(), before.end(), facts_.listed.begin(), facts_.listed.end(),
-                        std::back_inserter(gone));
-    std::set_difference(facts_.listed.begin(), facts_.listed.end(), before.begin(), before.end(),
-                        std::back_inserter(come));
-    for (const std::string& node : gone) {
-        taken_out_.insert(node);
-        put_in_.erase(node);
-        const auto lease = leases_.find(node);
-        if (lease == leases_.end()) continue;
+    const ListChange change = note_list(view_.facts, hands_);
+    for (const std::string& node : change.gone) {
+        const auto lease = view_.leases.find(node);
+        if (lease == view_.leases.end()) continue;
         break_lease(node, "an administrator took it out of partition " + config_.loan_partition);
         lease->second.state = LeaseState::broken;
         put(node, lease->second);
     }
-    for (const std::string& node : come) {
-        put_in_.insert(node);
-        taken_out_.erase(node);
-    }
-    if (!come.empty())
+    if (!change.come.empty())
         host_.log_info(fmt::format("partition {} has {} by an administrator's hand",
-                                   config_.loan_partition, join(come, ",")));
-}
-
-std::set<std::string> LoanBook::nodes_concerned() const {
-    std::set<std::string> nodes;
-    for (const auto& [node, lease] : leases_) nodes.insert(node);
-    for (const auto& [node, guard] : facts_.guards) nodes.insert(node);
-    std::erase_if(nodes, [&](const std::string& node) { return !index_.contains(node); });
-    return nodes;
+                                   config_.loan_partition, join(change.come, ",")));
 }
 
 LoanNode LoanBook::look(const std::string& node) {
-    LoanNode is;
-    if (const auto lease = leases_.find(node); lease != leases_.end()) is.lease = lease->second;
-    is.used = used_.contains(node);
-    is.lents = is.used && !others_.contains(node);
-    is.inference = inferences_.contains(node);
-    const auto guard = facts_.guards.find(node);
-    const bool is_ours =
-        guard != facts_.guards.end() &&
-        (!is.lease || is.lease->loan == 0 || guard->second.lease == loan_name(is.lease->loan));
-    if (is_ours) is.guard = guard->second.kind;
-    note_guard(node, is_ours);
-    is.settled = lends_ && saved_.contains(node);
-    is.up = states_[index_.find(node)->second].up;
+    LoanNode is = node_as_seen(node, view_);
+    note_guard(node, has_own_guard(node, is.lease, view_));
+    is.settled = state_.lends && memory_.saved.contains(node);
     is.open = net_.is_open(node);
     note_gone(node, is);
     return is;
@@ -226,90 +169,67 @@ LoanNode LoanBook::look(const std::string& node) {
 
 void LoanBook::note_guard(const std::string& node, bool is_right) {
     if (!is_right)
-        saved_.erase(node);
-    else if (first_)
-        saved_.insert(node);
+        memory_.saved.erase(node);
+    else if (state_.is_first)
+        memory_.saved.insert(node);
 }
 
 void LoanBook::note_gone(const std::string& node, LoanNode& is) {
     if (is.up || is.used || is.inference) {
-        gone_since_.erase(node);
+        since_.gone.erase(node);
         return;
     }
-    is.gone = steady_s_ - gone_since_.try_emplace(node, steady_s_).first->second >= gone_s;
+    is.gone =
+        memory_.steady_s - since_.gone.try_emplace(node, memory_.steady_s).first->second >= gone_s;
 }
 
 void LoanBook::look_at_net() {
     // One that has just come home is inference's, though Slurm has not started anybody there yet.
-    std::erase_if(home_since_, [&](const auto& entry) {
-        return inferences_.contains(entry.first) || steady_s_ - entry.second > LoanNet::patience_s;
+    std::erase_if(since_.home, [&](const auto& entry) {
+        return view_.inferences.contains(entry.first) ||
+               memory_.steady_s - entry.second > LoanNet::patience_s;
     });
-    LoanNet::Places places;
-    const auto add = [&](const std::string& node, bool comes_back) {
-        const auto at = index_.find(node);
-        if (at == index_.end() || inferences_.contains(node)) return;
-        const NodeState& state = states_[at->second];
-        places[node] = {state.gpu_type, state.total_gpus, comes_back};
-    };
-    for (const auto& [node, lease] : leases_)
-        if (lease.state == LeaseState::lent || lease.state == LeaseState::returning)
-            add(node, lease.state == LeaseState::returning);
-    for (const auto& [node, since_s] : home_since_) add(node, true);
-    net_.new_round(facts_, places, steady_s_);
-    std::erase_if(open_since_, [&](const auto& entry) { return !net_.is_open(entry.first); });
+    net_.new_round(view_.facts, places_not_there(view_, since_.home), memory_.steady_s);
+    std::erase_if(since_.open, [&](const auto& entry) { return !net_.is_open(entry.first); });
     for (const std::string& node : net_.open()) {
-        if (!open_since_.try_emplace(node, steady_s_).second) continue;
-        ++counts_.preemptions;
+        if (!since_.open.try_emplace(node, memory_.steady_s).second) continue;
+        ++memory_.counts.preemptions;
         host_.log_info(
             fmt::format("node {}: {} waits for more than comes back: open to Slurm's preemption",
-                        node, partition_of(node)));
+                        node, partition_of(view_.facts, node)));
     }
 }
 
 // ---- what is to be -----------------------------------------------------------------------------
 
-/// As long as there are jobs that may have lent nodes it has theirs: Slurm takes no update of a job
-/// whose first partition is without nodes, and that is where such a job last ran.
-void LoanBook::fill_list() {
-    std::set<std::string> nodes;
-    for (const Planned& planned : planned_)
-        if (planned.step.listed) nodes.insert(planned.node);
-    std::set<std::string> inferences;
-    for (const auto& [partition, names] : facts_.inference)
-        inferences.insert(names.begin(), names.end());
-    for (const std::string& node : facts_.training)
-        if (!inferences.contains(node)) nodes.insert(node);
-    nodes.insert(put_in_.begin(), put_in_.end());
-    for (const std::string& node : taken_out_) nodes.erase(node);
-    list_.assign(nodes.begin(), nodes.end());
-}
-
 void LoanBook::plan_moves() {
-    moves_.clear();
-    std::erase_if(overstayed_, [&](JobId id) {
-        return std::none_of(facts_.jobs.begin(), facts_.jobs.end(),
+    plan_.moves.clear();
+    std::erase_if(since_.overstayed, [&](JobId id) {
+        return std::none_of(view_.facts.jobs.begin(), view_.facts.jobs.end(),
                             [&](const LoanFacts::Job& job) { return job.id == id; });
     });
-    for (const Planned& planned : planned_)
+    for (const Planned& planned : plan_.nodes)
         if (planned.is.lease && planned.is.lease->state == LeaseState::returning && planned.is.used)
             move_off(planned);
-    for (const Planned& planned : planned_)
+    for (const Planned& planned : plan_.nodes)
         if (planned.is.open) yield(planned);
 }
 
 /// Who is told saves its state before it is ended. Slurm preempts for the first job that waits in a
 /// partition, and for the next one when that runs: to all others GraceTime is kept here.
 void LoanBook::yield(const Planned& planned) {
-    const double open_s = steady_s_ - open_since_.at(planned.node);
-    for (const LoanFacts::Job& job : facts_.jobs) {
+    const double open_s = memory_.steady_s - since_.open.at(planned.node);
+    for (const LoanFacts::Job& job : view_.facts.jobs) {
         if (!job.preemptable || !job.is_on(planned.node)) continue;
-        if (open_s >= facts_.grace_s + margin_s) must_end_.insert(job.id);
-        moves_[job.id].push_back(planned.node);
+        if (open_s >= view_.facts.grace_s + margin_s) plan_.must_end.insert(job.id);
+        plan_.moves[job.id].push_back(planned.node);
     }
 }
 
 /// What ending a job takes that does not obey.
-double LoanBook::ending_s() const { return facts_.kill_wait_s + config_.interval_s + margin_s; }
+double LoanBook::ending_s() const {
+    return view_.facts.kill_wait_s + config_.interval_s + margin_s;
+}
 
 /// What of a deadline is kept for that. Of a short one half is for saving.
 double LoanBook::to_end_s(double deadline_s) const { return std::min(ending_s(), deadline_s / 2); }
@@ -319,10 +239,10 @@ bool LoanBook::is_let_run(const Planned& planned, JobId job) {
     const auto& ends = planned.is.lease->ends;
     if (!std::binary_search(ends.begin(), ends.end(), job)) return false;
     const double needed_s =
-        to_end_s(deadlines_[planned.node].total_s) + config_.restart_checkpoint_s;
+        to_end_s(memory_.deadlines[planned.node].total_s) + config_.restart_checkpoint_s;
     if (left_s(planned.node) > needed_s) return true;
-    if (overstayed_.insert(job).second) {
-        ++counts_.overstayed;
+    if (since_.overstayed.insert(job).second) {
+        ++memory_.counts.overstayed;
         host_.log_info(fmt::format(
             "JobId={} has not ended in time on node {}, as its user's word had it: it is told to "
             "leave",
@@ -333,11 +253,11 @@ bool LoanBook::is_let_run(const Planned& planned, JobId job) {
 
 /// One that is deaf is ended while there is still time for it to end.
 void LoanBook::move_off(const Planned& planned) {
-    const bool ends = left_s(planned.node) <= to_end_s(deadlines_[planned.node].total_s);
-    for (const LoanFacts::Job& job : facts_.jobs) {
+    const bool ends = left_s(planned.node) <= to_end_s(memory_.deadlines[planned.node].total_s);
+    for (const LoanFacts::Job& job : view_.facts.jobs) {
         if (job.inference || !job.is_on(planned.node) || is_let_run(planned, job.id)) continue;
-        if (ends) must_end_.insert(job.id);
-        moves_[job.id].push_back(planned.node);
+        if (ends) plan_.must_end.insert(job.id);
+        plan_.moves[job.id].push_back(planned.node);
     }
 }
 
@@ -345,14 +265,14 @@ void LoanBook::move_off(const Planned& planned) {
 /// are lent again it may have them.
 void LoanBook::impose(std::map<JobId, Move>& imposed) {
     std::erase_if(imposed, [](const auto& entry) { return entry.second.gives_back; });
-    for (const auto& [job, nodes] : moves_) {
+    for (const auto& [job, nodes] : plan_.moves) {
         const std::string& node = nodes.front();
         const std::string when = net_.is_open(node)
                                      ? "at once, for that waits"
-                                     : "by " + clock_words(leases_.find(node)->second.until_s);
+                                     : "by " + clock_words(view_.leases.find(node)->second.until_s);
         imposed.insert_or_assign(job,
                                  Move{.why = fmt::format("gives {} back to {} {}", join(nodes, ","),
-                                                         partition_of(node), when),
+                                                         partition_of(view_.facts, node), when),
                                       .gives_back = true});
     }
 }
@@ -360,100 +280,100 @@ void LoanBook::impose(std::map<JobId, Move>& imposed) {
 // ---- the steps ---------------------------------------------------------------------------------
 
 void LoanBook::carry_out() {
-    if (!read_) return;
-    for (Planned& planned : planned_)
+    if (!view_.is_read) return;
+    for (Planned& planned : plan_.nodes)
         if (!host_.stopping()) set_guard(planned);
-    list_failed_ = false;
+    state_.list_failed = false;
     if (!host_.stopping()) set_list();
     if (host_.stopping()) return;
-    for (const Planned& planned : planned_) keep_lease(planned);
+    for (const Planned& planned : plan_.nodes) keep_lease(planned);
 }
 
 void LoanBook::set_guard(Planned& planned) {
     const LoanGuard wanted = planned.step.guard;
-    const bool has = wanted == planned.is.guard && saved_.contains(planned.node);
+    const bool has = wanted == planned.is.guard && memory_.saved.contains(planned.node);
     if (wanted == LoanGuard::none || has) return;
     const std::string lease =
         planned.is.lease ? loan_name(planned.is.lease->loan) : planned.guard.lease;
     const std::string why = host_.guard(planned.node, {wanted, lease});
     complain(fmt::format("node {} not reserved", planned.node), why);
     planned.failed = !why.empty();
-    if (!planned.failed) saved_.insert(planned.node);
-    hurries_ = hurries_ || !planned.failed;
+    if (!planned.failed) memory_.saved.insert(planned.node);
+    state_.hurries = state_.hurries || !planned.failed;
 }
 
 void LoanBook::set_list() {
-    if (!facts_.has_partition || list_ == facts_.listed) {
-        if (facts_.has_partition) listed_ = list_;
+    if (!view_.facts.has_partition || plan_.list == view_.facts.listed) {
+        if (view_.facts.has_partition) hands_.listed = plan_.list;
         return;
     }
-    const std::string why = host_.set_partition(config_.loan_partition, list_);
+    const std::string why = host_.set_partition(config_.loan_partition, plan_.list);
     complain(fmt::format("partition {} not filled", config_.loan_partition), why);
-    list_failed_ = !why.empty();
-    if (list_failed_) return;
-    listed_ = list_;
-    hurries_ = true;
+    state_.list_failed = !why.empty();
+    if (state_.list_failed) return;
+    hands_.listed = plan_.list;
+    state_.hurries = true;
 }
 
 /// A node that is still listed, or not guarded, keeps the lease that it has.
 void LoanBook::keep_lease(const Planned& planned) {
     if (planned.step.lease == planned.is.lease || planned.failed) return;
-    hurries_ = true;
+    state_.hurries = true;
     if (planned.step.lease) {
         host_.log_info(fmt::format("node {} of {} is lent: lease {}", planned.node,
-                                   partition_of(planned.node),
+                                   partition_of(view_.facts, planned.node),
                                    loan_name(planned.step.lease->loan)));
         return put(planned.node, *planned.step.lease);
     }
-    if (list_failed_ && contains(facts_.listed, planned.node)) return;
+    if (state_.list_failed && contains(view_.facts.listed, planned.node)) return;
     drop(planned.node);
 }
 
 void LoanBook::finish(const std::vector<std::string>& written) {
-    if (!read_) return;
-    unfinished_ = list_failed_;
-    for (const Planned& planned : planned_) {
+    if (!view_.is_read) return;
+    state_.is_unfinished = state_.list_failed;
+    for (const Planned& planned : plan_.nodes) {
         if (host_.stopping()) return;
         const bool drops = planned.is.lease && !planned.step.lease;
         if (drops && std::find(written.begin(), written.end(), planned.node) == written.end())
             continue;
         if (drops) went_home(planned);
-        const bool has = facts_.guards.contains(planned.node);
-        const bool listed = list_failed_ && contains(facts_.listed, planned.node);
+        const bool has = view_.facts.guards.contains(planned.node);
+        const bool listed = state_.list_failed && contains(view_.facts.listed, planned.node);
         // While it is open, Slurm is asked to look again: GraceTime may be over.
         const bool opens = has || planned.is.open;
         if (!opens || planned.step.guard != LoanGuard::none || listed) continue;
         const std::string why = host_.guard(planned.node, {});
         complain(fmt::format("node {} not given back", planned.node), why);
-        unfinished_ = unfinished_ || !why.empty();
+        state_.is_unfinished = state_.is_unfinished || !why.empty();
     }
 }
 
 void LoanBook::went_home(const Planned& planned) {
     const std::string lease = loan_name(planned.is.lease->loan);
-    home_since_[planned.node] = steady_s_;
+    since_.home[planned.node] = memory_.steady_s;
     if (planned.is.lease->state != LeaseState::returning) {
-        ++counts_.lost;
+        ++memory_.counts.lost;
         host_.log_error(
             fmt::format("node {} is down or drained: its lease {} ends", planned.node, lease));
         return;
     }
     const double left = left_s(planned.node);
-    ++counts_.returns;
-    counts_.late += left < 0 ? 1 : 0;
-    deadlines_.erase(planned.node);
+    ++memory_.counts.returns;
+    memory_.counts.late += left < 0 ? 1 : 0;
+    memory_.deadlines.erase(planned.node);
     host_.log_info(fmt::format("node {} is back with {}: lease {}, {:.0f} s {} its deadline",
-                               planned.node, partition_of(planned.node), lease, std::abs(left),
-                               left < 0 ? "after" : "before"));
+                               planned.node, partition_of(view_.facts, planned.node), lease,
+                               std::abs(left), left < 0 ? "after" : "before"));
 }
 
 void LoanBook::put(const std::string& node, const Lease& lease) {
-    if (nodes_.put(node, fact_of(lease))) known_[node] = lease;
+    if (nodes_.put(node, fact_of(lease))) memory_.known[node] = lease;
 }
 
 void LoanBook::drop(const std::string& node) {
     nodes_.drop(node, "loan");
-    known_.erase(node);
+    memory_.known.erase(node);
 }
 
 }  // namespace arena

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // LoanBook: nodes of inference that are lent to training. The truth of a lease is its node's Extra,
 // a reservation called after it keeps inference off, and the partition for lent nodes is filled
-// anew each round by what these two say; what is remembered here is clocks and counts.
+// anew each round by what these two say; what is remembered here is clocks and counts. What is
+// known and what follows from it are values (loan_view.h, loan_steps.h): here is what is done.
 #pragma once
 
 #include <map>
@@ -14,7 +15,7 @@
 #include "plugin/sched/host/host.h"
 #include "plugin/sched/loans/lending_desk.h"
 #include "plugin/sched/loans/loan_net.h"
-#include "plugin/sched/loans/loan_steps.h"
+#include "plugin/sched/loans/loan_view.h"
 #include "plugin/sched/loans/loan_words.h"
 #include "plugin/sched/nodes/node_book.h"
 #include "policy/loans/reclaim_moves.h"
@@ -35,7 +36,7 @@ class LoanBook {
     /// What jobs on returning nodes are told, in place of what they were told last round.
     void impose(std::map<JobId, Move>& imposed);
     /// Its deadline is so near that it is requeued, whether it has saved its state or not.
-    [[nodiscard]] bool must_end(JobId job) const { return must_end_.contains(job); }
+    [[nodiscard]] bool must_end(JobId job) const { return plan_.must_end.contains(job); }
 
     /// The round's steps: guards are set, the partition is filled, leases go to the NodeBook.
     void carry_out();
@@ -67,78 +68,42 @@ class LoanBook {
     Result<Returned> reclaim(const ReclaimWords& words, const Snapshot& snapshot,
                              const Offers& offers);
 
-    /// When a returning node is to be back, by the monotonic clock.
-    struct Deadline {
-        Lease lease;
-        double total_s = 0, end_s = 0;
-    };
-    using Leases = std::map<std::string, Lease, std::less<>>;
-
     struct LeaseLine {
         std::string id, node, partition, state;
         std::int64_t since = 0, until = 0, deadline = 0;  ///< epoch seconds; 0 = none
         std::vector<JobId> jobs;
         std::string why;
     };
-    [[nodiscard]] std::vector<LeaseLine> list() const;
-    /// Why nothing can be lent, "" = it can.
-    [[nodiscard]] std::string problem() const;
-    [[nodiscard]] const Config& config() const { return config_; }
-
-    struct Counts {
-        std::uint64_t leases = 0, returns = 0, late = 0, preemptions = 0, scaled_in = 0, lost = 0;
-        std::uint64_t let_end = 0, overstayed = 0;  ///< of those: told to leave all the same
-        std::map<std::string, double> lent_gpu_s;   ///< by account
+    struct Told {
+        std::vector<LeaseLine> leases;
+        std::string problem;  ///< why nothing can be lent, "" = it can
     };
-    [[nodiscard]] const Counts& counts() const { return counts_; }
-    [[nodiscard]] std::size_t lent() const;
+    [[nodiscard]] Told told() const;
 
-    /// What no record of Slurm's has: for the book of another configuration.
-    struct Memory {
-        Leases known;
-        std::map<std::string, Deadline> deadlines;
-        std::set<std::string> saved;
-        Counts counts;
-        LoanNumber newest = 0;
-        double steady_s = 0;
-    };
-    [[nodiscard]] Memory keep() const {
-        return {known_, deadlines_, saved_, counts_, newest_, steady_s_};
-    }
-    void take_over(Memory memory);
+    [[nodiscard]] const LoanMemory& memory() const { return memory_; }
+    /// Of the book of another configuration.
+    void take_over(LoanMemory memory);
     /// Arena is off: what is not training's yet does not become so.
-    void stop_lending() { lends_ = false; }
+    void stop_lending() { state_.lends = false; }
 
     /// A round is needed although Slurm has no job of Arena's.
-    [[nodiscard]] bool has_work() const { return !has_looked_ || is_active(); }
+    [[nodiscard]] bool has_work() const { return !state_.has_looked || is_active(); }
     /// Steps were taken that others follow: the next round is to come soon.
-    [[nodiscard]] bool hurries() const { return hurries_; }
-    /// Lent nodes among these, in their order: what a job's AdminComment says.
-    [[nodiscard]] std::vector<std::string> lent_among(const std::vector<std::string>& nodes) const;
+    [[nodiscard]] bool hurries() const { return state_.hurries; }
 
   private:
-    struct Planned {
-        std::string node;
-        LoanNode is;
-        LoanStep step;
-        LoanFacts::Guard guard;  ///< that it has, whatever it is called
-        bool failed = false;     ///< to set the guard
-    };
-
+    using Planned = LoanPlan::Node;
     [[nodiscard]] bool is_active() const;
-    void read_facts();
     void read_leases();
     void note_clocks(const ClusterView& view);
     void count_use(double seconds);
     void notice_hands();
     void notice_partition();
     void break_lease(const std::string& node, const std::string& why);
-    [[nodiscard]] std::set<std::string> nodes_concerned() const;
     [[nodiscard]] LoanNode look(const std::string& node);
     void note_guard(const std::string& node, bool is_right);
     void note_gone(const std::string& node, LoanNode& is);
     void look_at_net();
-    void fill_list();
     void plan_moves();
     void move_off(const Planned& planned);
     void yield(const Planned& planned);
@@ -149,10 +114,8 @@ class LoanBook {
     void put(const std::string& node, const Lease& lease);
     void drop(const std::string& node);
     [[nodiscard]] Status check_offer(const std::vector<std::string>& nodes) const;
-    [[nodiscard]] std::string partition_of(const std::string& node) const;
-    [[nodiscard]] std::vector<std::string> open_leases() const;
+    [[nodiscard]] std::string problem() const;
     [[nodiscard]] double left_s(const std::string& node) const;
-    [[nodiscard]] LoanNumber next_loan() const;
     [[nodiscard]] double ending_s() const;
     [[nodiscard]] double to_end_s(double deadline_s) const;
     [[nodiscard]] EndsInTime ends_within(double deadline_s) const;
@@ -172,39 +135,30 @@ class LoanBook {
     void lend(const std::vector<std::string>& nodes, std::int64_t until);
     void complain(const std::string& about, const std::string& why);
 
+    /// By the monotonic clock.
+    struct Since {
+        std::map<std::string, double> gone, home, open;  ///< nodes
+        std::set<JobId> overstayed;                      ///< that were told so
+    };
+    struct State {
+        bool hurries = false, list_failed = false, lends = true;
+        bool is_first = true;        ///< no round has been: what guards there are, are saved
+        bool has_looked = false;     ///< for leases
+        bool is_unfinished = false;  ///< a node is home, and Slurm would not take its guard away
+    };
+
     Host& host_;
     const Config& config_;
     NodeBook& nodes_;
-    LoanFacts facts_;
-    bool read_ = false;  ///< facts_ are of the last round
-    Leases leases_;      ///< as Slurm's records have them
-    Leases known_;       ///< as they were left: what differs is somebody else's doing
-    std::map<std::string, std::string> broken_;  ///< node: why, as the log has it
-    std::map<std::string, NodeIndex, std::less<>> index_;
-    std::vector<NodeState> states_;
-    std::set<std::string> used_, inferences_;  ///< nodes with jobs of others, and of inference
-    std::set<std::string> others_;  ///< of those, with jobs that the partition has not lent them to
-    std::vector<Planned> planned_;
-    std::vector<std::string> list_;                   ///< that the partition is to have
-    std::set<std::string> taken_out_, put_in_;        ///< of the partition, by an administrator
-    std::optional<std::vector<std::string>> listed_;  ///< as it was set last
-    std::int64_t configured_ = 0;
-    std::map<JobId, std::vector<std::string>> moves_;  ///< job: returning nodes that it has
-    std::set<JobId> must_end_, overstayed_;
-    std::map<std::string, Deadline> deadlines_;
-    std::map<std::string, double> gone_since_, home_since_,
-        open_since_;               ///< by the monotonic clock
-    std::set<std::string> saved_;  ///< nodes whose guard is on disk
+    LoanView view_;
+    LoanMemory memory_;
+    LoanHands hands_;
+    LoanPlan plan_;
+    Since since_;
+    State state_;
     std::map<std::string, std::string> complaints_;
     LendingDesk desk_;
     LoanNet net_;
-    LoanNumber newest_ = 0;
-    Counts counts_;
-    double time_s_ = 0, steady_s_ = 0;
-    bool hurries_ = false, list_failed_ = false, lends_ = true;
-    bool first_ = true;        ///< no round has been: what guards there are, are saved
-    bool has_looked_ = false;  ///< for leases
-    bool unfinished_ = false;  ///< a node is home, and Slurm would not take its guard away
 };
 
 }  // namespace arena

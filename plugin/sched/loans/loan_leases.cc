@@ -17,8 +17,6 @@ namespace {
 /// Jobs in a sentence.
 constexpr std::size_t most_named = 8;
 
-bool is_open(LeaseState state) { return state == LeaseState::offered || state == LeaseState::lent; }
-
 using NodesByName = std::map<std::string, NodeIndex>;
 
 /// One that no round plans: it is in the way of whoever wants its nodes all the same.
@@ -70,8 +68,7 @@ bool is_short(const InferencePool& pool) {
 class Choice {
   public:
     Choice(const Snapshot& snapshot, const Offers& offers, const LoanFacts& facts,
-           const std::vector<std::string>& lent, const LoanBook::Leases& leases,
-           const EndsInTime& ends)
+           const std::vector<std::string>& lent, const Leases& leases, const EndsInTime& ends)
         : offers_(offers), ends_(ends), snapshot_(snapshot) {
         NodesByName index;
         for (NodeIndex i = 0; i < snapshot_.nodes.size(); ++i) {
@@ -129,52 +126,18 @@ class Choice {
 
 }  // namespace
 
-std::string LoanBook::partition_of(const std::string& node) const {
-    for (const auto& [partition, names] : facts_.inference)
-        if (std::binary_search(names.begin(), names.end(), node)) return partition;
-    return "inference";
-}
-
 std::string LoanBook::problem() const {
     if (!config_.loan_enabled) return "loan.enabled is false in arena.yaml";
-    if (!lends_) return "Arena is off or only observes: nothing is lent";
-    if (!read_) return "the cluster has not been looked at yet: ask again in a few seconds";
-    if (!facts_.has_partition)
+    if (!state_.lends) return "Arena is off or only observes: nothing is lent";
+    if (!view_.is_read) return "the cluster has not been looked at yet: ask again in a few seconds";
+    if (!view_.facts.has_partition)
         return fmt::format("slurm.conf has no partition {}: add it, without nodes",
                            config_.loan_partition);
     for (const std::string& partition : config_.loan_inference_partitions)
-        if (!facts_.inference.contains(partition))
+        if (!view_.facts.inference.contains(partition))
             return fmt::format("slurm.conf has no partition {} of loan.inference_partitions",
                                partition);
     return {};
-}
-
-std::vector<std::string> LoanBook::open_leases() const {
-    std::vector<std::string> nodes;
-    for (const auto& [node, lease] : known_)
-        if (is_open(lease.state)) nodes.push_back(node);
-    return nodes;
-}
-
-std::size_t LoanBook::lent() const {
-    return static_cast<std::size_t>(
-        std::count_if(known_.begin(), known_.end(),
-                      [](const auto& entry) { return entry.second.state == LeaseState::lent; }));
-}
-
-std::vector<std::string> LoanBook::lent_among(const std::vector<std::string>& nodes) const {
-    std::vector<std::string> lent;
-    for (const std::string& node : nodes)
-        if (known_.contains(node)) lent.push_back(node);
-    return lent;
-}
-
-/// Beyond every lease that a node or a reservation shows, and every one of this life.
-LoanNumber LoanBook::next_loan() const {
-    LoanNumber newest = newest_;
-    for (const auto& [node, guard] : facts_.guards)
-        if (const auto loan = parse_loan_name(guard.lease)) newest = std::max(newest, *loan);
-    return newest + 1;
 }
 
 // ---- offers ------------------------------------------------------------------------------------
@@ -190,15 +153,16 @@ Status LoanBook::check_offer(const std::vector<std::string>& nodes) const {
             "be asked back in the same round; to decide by arena loan set source: commands under "
             "loan: and run scontrol reconfigure");
     for (const std::string& node : nodes) {
-        if (!index_.contains(node)) return usage_error(fmt::format("no node is called {}", node));
+        if (!view_.index.contains(node))
+            return usage_error(fmt::format("no node is called {}", node));
         const bool owned = std::any_of(
-            facts_.inference.begin(), facts_.inference.end(), [&](const auto& partition) {
+            view_.facts.inference.begin(), view_.facts.inference.end(), [&](const auto& partition) {
                 return std::binary_search(partition.second.begin(), partition.second.end(), node);
             });
         if (!owned)
             return usage_error(fmt::format("node {} is in none of loan.inference_partitions: {}",
                                            node, join(config_.loan_inference_partitions, ", ")));
-        if (const auto lease = known_.find(node); lease != known_.end())
+        if (const auto lease = memory_.known.find(node); lease != memory_.known.end())
             return usage_error(fmt::format("node {} has a lease already: {}, {}", node,
                                            loan_name(lease->second.loan),
                                            to_string(lease->second.state)));
@@ -207,37 +171,37 @@ Status LoanBook::check_offer(const std::vector<std::string>& nodes) const {
                 "node {}: somebody has changed Arena's part of its Extra; scontrol update "
                 "NodeName={} Extra= ends that",
                 node, node));
-        if (broken_.contains(node) || facts_.guards.contains(node))
+        if (hands_.broken.contains(node) || view_.facts.guards.contains(node))
             return usage_error(fmt::format("node {} is not yet free of its last lease", node));
     }
     return Done{};
 }
 
 void LoanBook::lend(const std::vector<std::string>& nodes, std::int64_t until) {
-    newest_ = std::max(newest_, next_loan() - 1);
+    memory_.newest = std::max(memory_.newest, newest_loan(view_.facts));
     for (const std::string& node : nodes) {
-        const Lease lease{.loan = ++newest_,
+        const Lease lease{.loan = ++memory_.newest,
                           .state = LeaseState::offered,
-                          .since_s = static_cast<std::int64_t>(time_s_),
+                          .since_s = static_cast<std::int64_t>(view_.time_s),
                           .until_s = until};
         put(node, lease);
-        ++counts_.leases;
+        ++memory_.counts.leases;
         host_.log_info(fmt::format("node {} of {} is offered to training: lease {}", node,
-                                   partition_of(node), loan_name(lease.loan)));
+                                   partition_of(view_.facts, node), loan_name(lease.loan)));
     }
-    hurries_ = hurries_ || !nodes.empty();
+    state_.hurries = state_.hurries || !nodes.empty();
 }
 
 Result<LoanBook::Offered> LoanBook::offer(const OfferWords& words) {
     if (const Status status = check_offer(words.nodes); !status) return status.error();
-    if (words.until != 0 && words.until <= static_cast<std::int64_t>(time_s_))
+    if (words.until != 0 && words.until <= static_cast<std::int64_t>(view_.time_s))
         return usage_error(fmt::format("until={} is over already", words.until));
     // It was taken out of the partition by hand before: an offer by name is the later word.
-    for (const std::string& node : words.nodes) taken_out_.erase(node);
+    for (const std::string& node : words.nodes) hands_.taken_out.erase(node);
     lend(words.nodes, words.until);
     Offered offered;
     for (const std::string& node : words.nodes)
-        offered.leases.emplace_back(loan_name(known_.at(node).loan), node);
+        offered.leases.emplace_back(loan_name(memory_.known.at(node).loan), node);
     return offered;
 }
 
@@ -252,11 +216,12 @@ EndsInTime LoanBook::ends_within(double deadline_s) const {
 
 void LoanBook::announce(const std::vector<std::string>& nodes, const Snapshot& snapshot,
                         const Offers& offers, const EndsInTime& ends, Returned& returned) {
-    auto going = Choice(snapshot, offers, facts_, open_leases(), known_, ends).going(nodes);
+    auto going = Choice(snapshot, offers, view_.facts, open_leases(memory_), memory_.known, ends)
+                     .going(nodes);
     const auto is_foreign = [&](JobId id) {
-        return std::any_of(facts_.jobs.begin(), facts_.jobs.end(), [&](const LoanFacts::Job& job) {
-            return job.id == id && job.is_foreign;
-        });
+        return std::any_of(
+            view_.facts.jobs.begin(), view_.facts.jobs.end(),
+            [&](const LoanFacts::Job& job) { return job.id == id && job.is_foreign; });
     };
     for (const Action& move : going.moves)
         if (move.kind == ActionKind::resize)
@@ -269,7 +234,7 @@ void LoanBook::announce(const std::vector<std::string>& nodes, const Snapshot& s
 
 std::vector<JobId> LoanBook::ending_on(const std::string& node, const Returned& returned) const {
     std::vector<JobId> jobs;
-    for (const LoanFacts::Job& job : facts_.jobs)
+    for (const LoanFacts::Job& job : view_.facts.jobs)
         if (job.is_on(node) &&
             std::binary_search(returned.ending.begin(), returned.ending.end(), job.id))
             jobs.push_back(job.id);
@@ -284,7 +249,7 @@ void LoanBook::note_doubts(const std::vector<std::string>& nodes, double deadlin
     std::vector<std::string> foreign;
     for (const std::string& node : nodes) {
         bool doubtful = false;
-        for (const LoanFacts::Job& job : facts_.jobs) {
+        for (const LoanFacts::Job& job : view_.facts.jobs) {
             if (job.inference || !job.is_on(node)) continue;
             doubtful = doubtful || job.is_foreign || is_short;
             if (job.is_foreign && foreign.size() < most_named)
@@ -298,7 +263,7 @@ void LoanBook::note_doubts(const std::vector<std::string>& nodes, double deadlin
         returned.why = fmt::format(
             "{:g} s are less than twice what ending a job may take (KillWait {:g} s, and a round): "
             "jobs that do not obey their signal may be there longer",
-            deadline_s, facts_.kill_wait_s);
+            deadline_s, view_.facts.kill_wait_s);
 }
 
 LoanBook::Returned LoanBook::give_back(const std::vector<std::string>& nodes, double deadline_s,
@@ -313,35 +278,37 @@ LoanBook::Returned LoanBook::give_back(const std::vector<std::string>& nodes, do
         returned = {};
         announce(nodes, snapshot, offers, {}, returned);
     }
-    counts_.preemptions += returned.preempted.size();
-    counts_.scaled_in += returned.scaled_in.size();
-    counts_.let_end += returned.ending.size();
+    memory_.counts.preemptions += returned.preempted.size();
+    memory_.counts.scaled_in += returned.scaled_in.size();
+    memory_.counts.let_end += returned.ending.size();
     note_doubts(nodes, deadline_s, returned);
-    const auto deadline = static_cast<std::int64_t>(time_s_ + deadline_s);
+    const auto deadline = static_cast<std::int64_t>(view_.time_s + deadline_s);
     for (const std::string& node : nodes) {
-        Lease lease = known_.at(node);
+        Lease lease = memory_.known.at(node);
         lease.state = LeaseState::returning;
         lease.until_s = deadline;
         lease.ends = ending_on(node, returned);
         put(node, lease);
-        deadlines_[node] = {lease, deadline_s, steady_s_ + deadline_s};
+        memory_.deadlines[node] = {lease, deadline_s, memory_.steady_s + deadline_s};
         returned.nodes.push_back({loan_name(lease.loan), node, deadline});
         host_.log_info(fmt::format("node {} goes back to {}: lease {}, by {}", node,
-                                   partition_of(node), loan_name(lease.loan),
+                                   partition_of(view_.facts, node), loan_name(lease.loan),
                                    clock_words(deadline)));
     }
-    hurries_ = hurries_ || !nodes.empty();
+    state_.hurries = state_.hurries || !nodes.empty();
     return returned;
 }
 
 Result<LoanBook::Returned> LoanBook::reclaim(const ReclaimWords& words, const Snapshot& snapshot,
                                              const Offers& offers) {
-    if (!read_) return usage_error(problem());
-    const std::vector<std::string> open = open_leases();
+    if (!view_.is_read) return usage_error(problem());
+    const std::vector<std::string> open = open_leases(memory_);
     for (const std::string& node : words.nodes) {
-        if (!index_.contains(node)) return usage_error(fmt::format("no node is called {}", node));
-        const auto lease = known_.find(node);
-        if (lease == known_.end()) return usage_error(fmt::format("node {} is not lent", node));
+        if (!view_.index.contains(node))
+            return usage_error(fmt::format("no node is called {}", node));
+        const auto lease = memory_.known.find(node);
+        if (lease == memory_.known.end())
+            return usage_error(fmt::format("node {} is not lent", node));
         if (!is_open(lease->second.state))
             return usage_error(fmt::format("node {}: lease {} is {} already", node,
                                            loan_name(lease->second.loan),
@@ -352,10 +319,10 @@ Result<LoanBook::Returned> LoanBook::reclaim(const ReclaimWords& words, const Sn
             fmt::format("asked back: {}; lent: {}", counted(words.count, "node"), open.size()));
     const double deadline_s =
         words.deadline_s > 0 ? static_cast<double>(words.deadline_s) : config_.loan_deadline_s;
-    read_facts();
+    view_.facts = host_.read_loans(places_of(config_));
     const EndsInTime ends = ends_within(deadline_s);
     const std::vector<std::string> nodes =
-        words.count > 0 ? Choice(snapshot, offers, facts_, open, known_, ends)
+        words.count > 0 ? Choice(snapshot, offers, view_.facts, open, memory_.known, ends)
                               .best(static_cast<std::size_t>(words.count))
                         : words.nodes;
     return give_back(nodes, deadline_s, ends, snapshot, offers);
@@ -364,25 +331,26 @@ Result<LoanBook::Returned> LoanBook::reclaim(const ReclaimWords& words, const Sn
 // ---- by themselves -----------------------------------------------------------------------------
 
 bool LoanBook::decide(const Snapshot& snapshot, const Offers& offers) {
-    if (!read_) return false;
+    if (!view_.is_read) return false;
     const bool ended = end_leases(snapshot, offers);
     return (problem().empty() && is_by_demand(config_) && follow_demand(snapshot, offers)) || ended;
 }
 
 /// Nobody plans jobs then: who does not end is requeued when there is just time for it to end.
 bool LoanBook::ask_all_back() {
-    const std::vector<std::string> nodes = open_leases();
-    if (!read_ || nodes.empty()) return false;
+    const std::vector<std::string> nodes = open_leases(memory_);
+    if (!view_.is_read || nodes.empty()) return false;
     (void)give_back(nodes, config_.loan_deadline_s, {}, {}, {});
     return true;
 }
 
 bool LoanBook::end_leases(const Snapshot& snapshot, const Offers& offers) {
     std::vector<std::string> over;
-    for (const Planned& planned : planned_) {
-        const auto lease = known_.find(planned.node);
-        if (lease == known_.end() || !is_open(lease->second.state)) continue;
-        if (!config_.loan_enabled || ends_by_itself(planned.is, static_cast<std::int64_t>(time_s_)))
+    for (const Planned& planned : plan_.nodes) {
+        const auto lease = memory_.known.find(planned.node);
+        if (lease == memory_.known.end() || !is_open(lease->second.state)) continue;
+        if (!config_.loan_enabled ||
+            ends_by_itself(planned.is, static_cast<std::int64_t>(view_.time_s)))
             over.push_back(planned.node);
     }
     std::vector<std::string> wanted;
@@ -401,36 +369,37 @@ std::vector<std::string> LoanBook::wanted_by_inference(const Snapshot& snapshot,
                                                        const Offers& offers) const {
     std::vector<std::string> nodes, shared = net_.sought();
     for (const std::string& node : net_.idle())
-        if (known_.contains(node) && known_.at(node).state == LeaseState::lent)
+        if (memory_.known.contains(node) && memory_.known.at(node).state == LeaseState::lent)
             nodes.push_back(node);
     if (net_.missing() == 0) return nodes;
     std::erase_if(shared, [&](const std::string& node) {
-        const auto lease = known_.find(node);
-        return lease == known_.end() || !is_open(lease->second.state);
+        const auto lease = memory_.known.find(node);
+        return lease == memory_.known.end() || !is_open(lease->second.state);
     });
     const auto count = std::min(net_.missing(), shared.size());
-    for (std::string& node : Choice(snapshot, offers, facts_, shared, known_, {}).best(count))
+    for (std::string& node :
+         Choice(snapshot, offers, view_.facts, shared, memory_.known, {}).best(count))
         nodes.push_back(std::move(node));
     return nodes;
 }
 
 bool LoanBook::follow_demand(const Snapshot& snapshot, const Offers& offers) {
     std::vector<std::string> leased;
-    for (const auto& [node, lease] : known_) leased.push_back(node);
-    const auto pools = inference_pools(facts_, states_, open_leases(), leased);
-    const auto wishes = desk_.decide(pools, steady_s_);
+    for (const auto& [node, lease] : memory_.known) leased.push_back(node);
+    const auto pools = inference_pools(view_.facts, view_.states, open_leases(memory_), leased);
+    const auto wishes = desk_.decide(pools, memory_.steady_s);
     for (const auto& [pool, step] : wishes) {
         if (step.reclaim > 0) {
             const auto count = std::min(static_cast<std::size_t>(step.reclaim), pool->lent.size());
             const double deadline_s = config_.loan_deadline_s;
             const EndsInTime ends = is_short(*pool) ? EndsInTime() : ends_within(deadline_s);
             const auto nodes =
-                Choice(snapshot, offers, facts_, pool->lent, known_, ends).best(count);
+                Choice(snapshot, offers, view_.facts, pool->lent, memory_.known, ends).best(count);
             (void)give_back(nodes, deadline_s, ends, snapshot, offers);
         }
         std::vector<std::string> idle = pool->idle;
         std::erase_if(idle, [&](const std::string& node) {
-            return !nodes_.takes(node) || broken_.contains(node);
+            return !nodes_.takes(node) || hands_.broken.contains(node);
         });
         std::reverse(idle.begin(), idle.end());
         idle.resize(std::min(idle.size(), static_cast<std::size_t>(step.lend)));
@@ -441,29 +410,29 @@ bool LoanBook::follow_demand(const Snapshot& snapshot, const Offers& offers) {
 
 // ---- what is told ------------------------------------------------------------------------------
 
-std::vector<LoanBook::LeaseLine> LoanBook::list() const {
-    std::vector<LeaseLine> lines;
-    Leases all = known_;
-    for (const auto& [node, why] : broken_)
+LoanBook::Told LoanBook::told() const {
+    Told told{.leases = {}, .problem = problem()};
+    Leases all = memory_.known;
+    for (const auto& [node, why] : hands_.broken)
         all.try_emplace(node, Lease{.state = LeaseState::broken});
     for (const auto& [node, lease] : all) {
         LeaseLine line{.id = lease.loan > 0 ? loan_name(lease.loan) : "",
                        .node = node,
-                       .partition = partition_of(node),
+                       .partition = partition_of(view_.facts, node),
                        .state = std::string(to_string(lease.state)),
                        .since = lease.since_s,
                        .jobs = {},
                        .why = {}};
         (lease.state == LeaseState::returning ? line.deadline : line.until) = lease.until_s;
-        for (const LoanFacts::Job& job : facts_.jobs)
+        for (const LoanFacts::Job& job : view_.facts.jobs)
             if (job.is_on(node)) line.jobs.push_back(job.id);
-        if (const auto why = broken_.find(node); why != broken_.end())
+        if (const auto why = hands_.broken.find(node); why != hands_.broken.end())
             line.why = why->second;
         else if (net_.is_open(node))
             line.why = "open to Slurm's preemption: inference waits";
-        lines.push_back(std::move(line));
+        told.leases.push_back(std::move(line));
     }
-    return lines;
+    return told;
 }
 
 }  // namespace arena

@@ -18,16 +18,15 @@ Json lease_json(const LoanBook::LeaseLine& line) {
 
 }  // namespace
 
-std::string leases_json(const LoanBook& book) {
+std::string leases_json(const LoanBook::Told& told, const Config& config) {
     Json leases = Json::array();
-    for (const LoanBook::LeaseLine& line : book.list()) leases.push_back(lease_json(line));
-    const Config& config = book.config();
+    for (const LoanBook::LeaseLine& line : told.leases) leases.push_back(lease_json(line));
     return dump_json({{"schema_version", 1},
                       {"enabled", config.loan_enabled},
                       {"source", config.loan_source},
                       {"partition", config.loan_partition},
                       {"leases", std::move(leases)},
-                      {"problem", config.loan_enabled ? book.problem() : ""}}) +
+                      {"problem", config.loan_enabled ? told.problem : ""}}) +
            "\n";
 }
 

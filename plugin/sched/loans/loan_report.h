@@ -9,7 +9,7 @@
 namespace arena {
 
 /// `arena loan list`.
-std::string leases_json(const LoanBook& book);
+std::string leases_json(const LoanBook::Told& told, const Config& config);
 /// What came of `arena loan offer` and `arena loan reclaim`.
 std::string offered_json(const LoanBook::Offered& offered);
 std::string returned_json(const LoanBook::Returned& returned);

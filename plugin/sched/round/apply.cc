@@ -71,7 +71,7 @@ Journal Application::run(const Decision& decision) {
     write_facts();
     for (const Order& order : round_.orders)
         if (!host_.stopping()) carry_out(order);
-    if (!books_.arrays.is_empty() && !host_.stopping()) settle_arrays();
+    if (!books_.arrays.carriers().empty() && !host_.stopping()) settle_arrays();
     // The first counts; a start ends it.
     for (const auto& [id, until_s] : decision.patience) books_.patience.try_emplace(id, until_s);
     std::map<JobId, const Action*> actions;
@@ -275,7 +275,7 @@ void Application::start(const PlannedJob& planned, const Action& action) {
     const Grid& grid = action.offer.grid;
     Shape shape = shape_for(planned, action, "running");
     if (action.place < job.slots.size()) shape.partition = job.slots[action.place].partition;
-    if (const auto lent = books_.loans.lent_among(nodes); !lent.empty()) {
+    if (const auto lent = lent_among(books_.loans.memory(), nodes); !lent.empty()) {
         shape.on_lent = true;
         shape.admin_comment += " lent=" + join(lent, ",");
     }
@@ -353,11 +353,11 @@ void Application::start_array(const PlannedJob& planned, const Action& action,
 
 void Application::start_member(const Order& order) {
     const JobView& job = *order.job;
-    const ArrayBook::Carrier* carrier = books_.arrays.find(order.shape.array);
+    const ArrayBook::Carrier* carrier = find_carrier(books_.arrays.carriers(), order.shape.array);
     if (carrier == nullptr || carrier->view.nodes.empty()) return;
     const std::vector<std::string> first{carrier->view.nodes.front()};
     Shape shape = order.shape;
-    shape.on_lent = !books_.loans.lent_among(first).empty();
+    shape.on_lent = !lent_among(books_.loans.memory(), first).empty();
     const ApplyResult result = host_.start(shape, first);
     if (is_done(result)) {
         ++changes_.starts;

@@ -412,8 +412,8 @@ bool Intake::follow_sibling(const JobView& job, const SharedRequest& wanted) {
 
 /// As a job of its own beside its carrier's first rank.
 void Intake::join_array(const JobView& job, const Request& request, JobId carrier) {
-    const ArrayBook::Carrier& into = *books_.arrays.find(carrier);
-    books_.statuses[job.id].array = books_.arrays.words_of(carrier);
+    const ArrayBook::Carrier& into = *find_carrier(books_.arrays.carriers(), carrier);
+    books_.statuses[job.id].array = words_of_carrier(books_.arrays.carriers(), carrier);
     if (!books_.clocks.may_launch(job))
         return note(waits_for(job, "waiting a moment after its requeue"));
     Shape shape;
@@ -465,7 +465,7 @@ void Intake::follow_running(const JobView& job, const SharedRequest& wanted) {
     if (ours && mark->phase == Phase::checkpointing)
         return follow_checkpointing(job, wanted, *plan);
     if (mark && mark->array != 0)
-        books_.statuses[job.id].array = books_.arrays.words_of(mark->array);
+        books_.statuses[job.id].array = words_of_carrier(books_.arrays.carriers(), mark->array);
     note({.job = &job,
           .state = "running",
           .chosen = plan ? std::optional(plan->grid) : std::nullopt});

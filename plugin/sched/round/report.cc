@@ -156,10 +156,10 @@ Json slow_nodes(const Books& books) {
 }
 
 Json loan_counts(const LoanBook& book) {
-    const LoanBook::Counts& counts = book.counts();
+    const LoanMemory::Counts& counts = book.memory().counts;
     Json hours = Json::object();
     for (const auto& [account, gpu_s] : counts.lent_gpu_s) hours[account] = gpu_s / 3600;
-    return {{"lent", book.lent()},
+    return {{"lent", lent_nodes(book.memory())},
             {"leases", counts.leases},
             {"returns", counts.returns},
             {"late_returns", counts.late},

@@ -218,7 +218,7 @@ void Scheduler::keep_history() {
 
 void Scheduler::tell_of_leases() {
     std::map<std::string, std::string> now;
-    for (const LoanBook::LeaseLine& line : books_.loans.list()) now[line.node] = line.state;
+    for (const LoanBook::LeaseLine& line : books_.loans.told().leases) now[line.node] = line.state;
     if (now == leases_) return;
     const double at_s = round_.view.snapshot.time_s;
     for (const auto& [node, state] : now)
@@ -439,7 +439,7 @@ void Scheduler::write_leases() {
 }
 
 std::string Scheduler::loan(LoanVerb verb, std::string_view words) {
-    if (verb == LoanVerb::list) return leases_json(books_.loans);
+    if (verb == LoanVerb::list) return leases_json(books_.loans.told(), books_.site.config);
     if (verb == LoanVerb::offer) {
         const auto said = parse_loan_offer(words);
         if (!said) return error_json(said.error());
@@ -456,7 +456,8 @@ std::string Scheduler::loan(LoanVerb verb, std::string_view words) {
 
 std::string Scheduler::arrays(const Asker& asker) const {
     const bool sees_all = asker.privileged || asker.sees_others;
-    return arrays_json(books_.arrays, sees_all ? std::nullopt : std::optional(asker.uid));
+    return arrays_json(books_.arrays.carriers(), books_.site.config,
+                       sees_all ? std::nullopt : std::optional(asker.uid));
 }
 
 void Scheduler::keep_deadlines() {
@@ -487,7 +488,7 @@ Scheduler::Kept Scheduler::keep() {
             .leaving = std::exchange(books_.leaving, {}),
             .verdicts = books_.nodes.take_verdicts(),
             .checks = books_.checks.take_entries(),
-            .loans = books_.loans.keep(),
+            .loans = books_.loans.memory(),
             .history = std::exchange(books_.history, {}),
             .arrays = books_.arrays.keep(),
             .promises = books_.promises.keep(),

@@ -56,7 +56,7 @@ class Scheduler {
         std::map<JobId, std::vector<AvoidedNode>> leaving;
         std::vector<SlowVerdict> verdicts;
         CheckBook::Entries checks;
-        LoanBook::Memory loans;
+        LoanMemory loans;
         /// None: it, promises and boots are read from their files.
         std::optional<JobHistory> history;
         std::map<JobId, ArrayBook::Carrier> arrays;
