@@ -2,11 +2,13 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # A cluster that saves power, whose ResumeProgram notes each node that it is told to wake up: the same stream of jobs
 # boots no more nodes under Arena than under stock Slurm; profile runs go where a node is awake, end with the last job
-# that wants them, and nobody goes to a node that did not boot. Nodes boot by a new slurmd (-b), when the test says so.
+# that wants them, and nobody goes to a node that did not boot; slurmctld knows that and how long boots take after it was
+# restarted. Nodes boot by a new slurmd (-b), when the test says so.
 . "${ARENA_SRCDIR:-.}/tests/lib/tap.sh" || exit 99
 . "${ARENA_SRCDIR:-.}/tests/lib/cluster.sh"
 . "${ARENA_SRCDIR:-.}/tests/lib/arena.sh"
 need_arena
+command -v jq >/dev/null || skip_all 'jq is not installed'
 
 make_work
 wake=$work/wake boots=$work/boots
@@ -63,7 +65,7 @@ has_nodes() {
     wait_for_state "$1" 'RUNNING|CONFIGURING' &&
         wait_until "[[ ! \$(states \"\$(on_nodes $1)\" | grep -E '~|powered_down') ]]"
 }
-gone() { scancel "$@" && wait_until "[[ ! \$(squeue -h -t PD,R,CF,CG -o %i) ]]" && settled; }
+gone() { scancel "$@" && wait_until "[[ ! \$(squeue -h -t PD,R,CF,CG -o %i) ]]" 60 && settled; }
 on_nodes() { job_field "$1" NodeList; }
 run() { squeue -h -n arena-profile -t R,CF -o %A | head -n 1; }
 # model SIZE: a small model of its own; prints its file
@@ -146,6 +148,37 @@ job=$(ours 1 2)
 ok "another job has a node" has_nodes "$job"
 isnt "$(on_nodes "$job")" n1 "and it is another than the one that did not boot"
 like "$(arena explain "$job" 2>&1)" 'n1: it did not boot' "arena explain says why"
+ok "it goes" gone "$job"
+
+# ---- slurmctld is restarted: boots.json has what was seen ------------------------------------------------------------------
+# seen NODE WHAT: whole seconds of it there, 0 = never; longest: the longest boot of all nodes
+seen() { jq "[.nodes[] | select(.node == \"$1\") | .$2 // 0 | floor] | add // 0" "$cluster_dir/profile-store/boots.json"; }
+longest() { jq '[.nodes[].took_s // 0 | ceil] | max // 0' "$cluster_dir/profile-store/boots.json"; }
+restart() { cluster ctld restart && wait_until '[[ $(scontrol ping) == *UP* ]]' 30; }
+ok "all nodes sleep once more" put_to_sleep 'n[1-6]'
+touch "$work/sleepy"
+job=$(ours 1 2)
+ok "a job waits for a node that boots" wait_until '[[ $(on_nodes $job) == n? ]] && (($(seen "$(on_nodes $job)" waking_s) > 0))' 30
+node=$(on_nodes "$job")
+# Longer than it might have been booting before anybody looked: so its time is believed.
+ok "for some time" wait_until '(($(date +%s) - $(seen "$node" waking_s) > 3 + $(seen "$node" waking_s) - $(seen "$node" asleep_s)))' 30
+began=$(seen "$node" waking_s)
+ok "slurmctld is restarted meanwhile" restart
+rm "$work/sleepy"
+# It may have booted before, in less than that.
+ok "the node boots, and how long all of it took is known" wait_until '(($(seen "$node" took_s) >= 3))' 60
+ok "up to now at most" test "$(seen "$node" took_s)" -le $(($(date +%s) - began + 1))
+ok "the job runs there" wait_for_state "$job" RUNNING 60
+ok "it goes" gone "$job"
+ok "all nodes sleep again" put_to_sleep 'n[1-6]'
+ok "slurmctld is restarted" restart
+touch "$work/sleepy"
+job=$(ours 1 1 136)
+ok "a job says that a node boots" wait_for_reason "$job" 'profiling.b136.*n[2-6].boots' 30
+ok "in at most what it took before, not in ResumeTimeout" test \
+    "$(job_reason "$job" | sed -n 's/.*boots, about \([0-9]*\) s.*/\1/p')" -le "$(longest)"
+like "$(arena explain "$job" 2>&1)" 'n1: it did not boot' "and n1 is still left alone"
+rm "$work/sleepy"
 ok "it goes" gone "$job"
 kill "$booter"
 done_testing
