@@ -109,6 +109,7 @@ passes() { sdiag | sed -n '/Backfilling stats/,$s/.*Total cycles: //p' | head -n
 # Plans priced for racks: see tests/bench/placement racks. Released, Slurm itself starts the job.
 racks() {
     count=16 leaf_nodes=4 per_node=4
+    leaf_of() { echo $((($1 - 1) / leaf_nodes)); }
     start_arena --nodes gb200:16x4 --topology block:4 --hardware GB200-NVL72
     local job first second
     close n{9..16}
@@ -124,6 +125,10 @@ racks() {
     is "$(scontrol show hostnames "$(nodes_of "$job")" | by_leaf | sort | paste -sd' ')" "0 2 1 4" \
         "on two and four"
     gone "$job"
+    job=$(submit --time=60 -o /dev/null --arena-model=gpt2 --arena-batch=96 --arena-launcher=env --arena-types=gb200 --arena-gpus=24 \
+        --wrap "srun bash -c 'echo \$SLURM_PROCID \$SLURMD_NODENAME \$RANK' >$gates/\$SLURM_JOB_ID.tasks")
+    ok "another one says what its ranks are" wait_for_state "$job" COMPLETED
+    is "$(ranks_of "$job" | wc -l) $(ranks_of "$job" | groups 1) $(ranks_of "$job" | groups 2)" "24 2 6" "which keep node and rack together"
     gone "$first"
     open
     end_cluster
@@ -132,7 +137,7 @@ racks() {
 # topology/block knows no job over two blocks where one could hold it; with all in one block each lies there.
 blocks() {
     count=12 leaf_nodes=6 per_node=2
-    start_arena --nodes a40:12x2 --topology block:6
+    start_arena --nodes a40:12x2 --topology block:6 --conf-extra 'PartitionName=alone Nodes=ALL ExclusiveTopo=YES'
     local round wanted stock='' arena='' nodes split=0 third
     close n1 n2 n3 n4 n7 n8 n9
     both 3 "three nodes start where one block has them"
@@ -174,6 +179,12 @@ blocks() {
     ok "another waits" wait_for_state "$first" PENDING
     ok "until a block is all idle" eval 'gone "$third" && wait_for_state "$first" RUNNING'
     ok "and both go" eval 'gone "$first" && gone "$second"'
+    first=$(ours 2 -p alone)
+    ok "a job of a partition that gives blocks whole starts" wait_for_state "$first" RUNNING
+    second=$(ours 2)
+    ok "so does one of another partition" wait_for_state "$second" RUNNING
+    is "$(leaves "$(nodes_of "$first"),$(nodes_of "$second")")" 2 "in the other block"
+    ok "and they go, too" eval 'gone "$first" && gone "$second"'
 
     close n1 n2 n3 n4 n7 n8 n9
     local waits beside

@@ -155,7 +155,7 @@ function runs(d) {
     const r = row(j, 1);
     if (j.expected_start_s) {
       const from = Math.max(j.expected_start_s, d.now_s);
-      r.bars.push({ from, to: Math.max(j.expected_end_s || 0, from), kind: "expected", text: "expected to run with " + j.expected_grid });
+      r.bars.push({ from, to: Math.max(j.expected_end_s || 0, from), kind: "expected", text: "expected to run with " + planned(j) });
     }
     if (j.ends_by_s) r.bars.push({ from: j.ends_by_s, to: j.ends_by_s, kind: "promise", text: "promised to have ended" });
     rows.push(r);
@@ -214,10 +214,11 @@ const why = j => {
   const reason = j.reason || "", speed = reason.includes("times as fast") ? "" : j.speed;
   return [speed, ...reason.split("; ").filter(part => !says_nothing.has(part))].filter(Boolean).join("; ");
 };
-const shape = j => [j.grid, j.plan].filter(Boolean).join(" ");
+const shape = j => [[j.grid, j.plan].filter(Boolean).join(" "), j.span].filter(Boolean).join(", ");
+const planned = j => [j.expected_grid, j.expected_span].filter(Boolean).join(" ");
 const expected = (j, now) => {
   const promise = j.ends_by_s ? "ends by " + clock(j.ends_by_s) + " at the latest" : "";
-  const start = j.expected_start_s ? (j.expected_start_s <= now ? "now" : "~ " + clock(j.expected_start_s)) + " with " + j.expected_grid :
+  const start = j.expected_start_s ? (j.expected_start_s <= now ? "now" : "~ " + clock(j.expected_start_s)) + " with " + planned(j) :
     j.ordinary_ahead ? "behind an ordinary job" : "";
   return [start, promise].filter(Boolean).join("; ");
 };

@@ -108,7 +108,7 @@ EVIL=$evil python3 - >live.json <<'END'
 import json, os
 evil = os.environ["EVIL"]
 job = {"job": evil, "uid": 0, "state": evil, "reason": evil, "name": evil, "partition": evil, "grid": evil, "plan": evil, "place": evil,
-       "expected_start_s": 9e9, "expected_grid": evil, "behind": evil, "nodes": [evil], "start_s": 1, "slow": evil, "speed": evil,
+       "expected_start_s": 9e9, "expected_grid": evil, "expected_span": evil, "span": evil, "behind": evil, "nodes": [evil], "start_s": 1, "slow": evil, "speed": evil,
        "ran": [[evil, evil], [-1, 0]], "expected_end_s": 9e9}
 print(json.dumps({"schema_version": 1, "enabled": True, "policy": evil, "now_s": 1, "round_s": 1, "rounds": evil, "round_ms": 1, "jobs_shown": True,
     "pools": [{"gpu_type": evil, "gpus": 4, "free": 1, "down": 1, "nodes": evil, "lent": evil, "slow_nodes": evil}],
@@ -159,9 +159,9 @@ nodes = [node("n1", "leaf1", jobs=[{"job": 7, "gpus": 2}]), node("n2", "leaf1", 
 print(json.dumps({"schema_version": 1, "enabled": True, "policy": "arena", "now_s": now, "round_s": now, "rounds": 1, "round_ms": 1, "jobs_shown": True,
     "pools": [], "nodes_in_all": 6, "nodes": nodes, "slow": [], "leases": [], "news": [], "jobs_waiting": 1, "jobs_running": 1,
     "running": [{"job": 7, "uid": 0, "name": "seven", "state": "running", "reason": "its fastest shape; started before a promised job", "speed": "the fastest of its 3 shapes",
-                 "start_s": now - 600, "expected_end_s": now + 600, "ran": [[now - 2000, now - 1500]], "nodes": ["n1"], "grid": "2xa40"}],
+                 "start_s": now - 600, "expected_end_s": now + 600, "ran": [[now - 2000, now - 1500]], "nodes": ["n1"], "grid": "2xa40", "span": "in one leaf"}],
     "waiting": [{"job": 9, "uid": 0, "name": "nine", "state": "waiting", "reason": "waits for 4xa40", "place": 1, "expected_start_s": now + 600,
-                 "expected_end_s": now + 900, "expected_grid": "4xa40", "ends_by_s": now + 1200}],
+                 "expected_end_s": now + 900, "expected_grid": "4xa40", "expected_span": "over 2 leaves", "ends_by_s": now + 1200}],
     "over": [{"job": 5, "uid": 0, "ran": [[now - 3000, now - 2500]]}]}))
 END
 mv next.json live.json
@@ -179,8 +179,10 @@ if [[ $browser ]]; then
     is "$(classes i gpu)" 'gpu: 9;gpu ordinary: 1;gpu ours: 2' 'a GPU is free, an ordinary job has it, or a job with a colour of its own'
     is "$(classes span "bar-[a-z-]*")" 'bar-expected: 1;bar-goes-on: 1;bar-promise: 1;bar-ran: 2;bar-runs: 1' 'the timeline has runs, what is expected and what is promised'
     like "$(cat dom)" 'the fastest of its 3 shapes; started before a promised job' 'a running job has words of its own'
+    like "$(cat dom)" '2xa40, in one leaf' 'and how near its nodes are'
+    like "$(cat dom)" 'with 4xa40 over 2 leaves' 'a waiting one says how near those will be that it is expected to have'
     unlike "$(sed '/<script/,/<\/script>/d' dom)" 'its fastest shape' 'and none that its speed says'
 else
-    skip 6 'no chromium'
+    skip 8 'no chromium'
 fi
 done_testing

@@ -5,6 +5,7 @@
 #include <random>
 
 #include "base/json.h"
+#include "plugin/sched/live/live_json.h"
 #include "scripted_host.h"
 #include "suite.h"
 
@@ -101,6 +102,14 @@ struct LeavesScene : QueueScene {
     }
 };
 
+Json on_page(Scheduler& scheduler) {
+    return Json::parse(live_json({.books = scheduler.books(),
+                                  .round = scheduler.last_round(),
+                                  .stats = scheduler.stats(),
+                                  .now_s = 1000},
+                                 {}));
+}
+
 TEST(a_queue_says_how_near_together_nodes_will_be) {
     LeavesScene scene;
     for (NodeIndex n = 0; n < 4; ++n) scene.full(n, n < 2 ? 1600 : 90000);
@@ -112,6 +121,9 @@ TEST(a_queue_says_how_near_together_nodes_will_be) {
     ck_assert_msg(job.value("expected_grid", "") == "2x4xa40" &&
                       job.value("expected_span", "") == "in one leaf",
                   "%s", json.dump().c_str());
+    const Json page = on_page(*scheduler);
+    ck_assert_msg(page["waiting"][0].value("expected_span", "") == "in one leaf", "%s",
+                  page.dump().c_str());
 }
 
 /// From the start to what the job reports: it runs over two leaves, which takes it longer.
@@ -138,6 +150,7 @@ TEST(a_job_is_priced_where_its_nodes_lie) {
     const Json before = told();
     ck_assert_msg(before["runs"]["span"] == "over 2 leaves of one pod", "%s",
                   before.dump().c_str());
+    ck_assert(on_page(*scheduler)["running"][0].value("span", "") == before["runs"]["span"]);
     const Json& offer = before["offers"][before["chosen"].get<std::size_t>()];
     const double near_s = offer["estimate"]["iteration_s"].get<double>(),
                  slower = offer["slower"]["pod"].get<double>();

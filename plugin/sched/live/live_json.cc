@@ -143,6 +143,7 @@ void add_place(const QueuePosition& place, const JobStatus& status, const JobSta
     if (!place.expected) return;
     json["expected_start_s"] = place.expected->start_s;
     json["expected_grid"] = short_form(place.expected->grid);
+    if (!place.expected->span.empty()) json["expected_span"] = place.expected->span;
     const double iteration = iteration_s(status, place.expected->grid);
     if (const double end_s = end_of(place.expected->start_s, iteration, job); end_s > 0)
         json["expected_end_s"] = end_s;
@@ -154,6 +155,7 @@ void add_run(const LiveState& state, const JobView& view, const JobStatus& statu
         json["expected_end_s"] = end_s;
     if (const std::string speed = speed_of(status); !speed.empty()) json["speed"] = speed;
     json["start_s"] = view.start_s;
+    if (!status.span.empty()) json["span"] = status.span;
     Json nodes = Json::array();
     for (const NodeIndex index : view.nodes)
         if (index < state.round.snapshot.nodes.size())
