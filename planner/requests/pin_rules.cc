@@ -226,6 +226,8 @@ std::string zero_obstacle(const PlanPin& pin, const Request& request, const Capa
 /// Groups of replicas divide them, and share what ZeRO shards.
 std::string group_obstacle(const PlanPin& pin) {
     if (pin.hsdp == 0) return {};
+    if (pin.hsdp == 1)
+        return "hsdp1 is a group of one replica, which shares with none: give hsdp2 or more";
     if (pin.zero_stage.value_or(1) == 0)
         return fmt::format("hsdp{} shares ZeRO's states, and zero0 has none: give zero1 to zero3",
                            pin.hsdp);
