@@ -23,14 +23,14 @@ for launcher in $(arena-args --list); do
     for version in "${versions[@]}"; do named+=("$launcher@$version"); done
     ((${#versions[@]})) || named+=("$launcher")
 done
-while read -r name pp dp tp mb nmb batch layers recompute zero sp vpp cp ep nodes precision kv lora targets bits etp schedule; do
+while read -r name pp dp tp mb nmb batch layers recompute zero sp vpp cp ep nodes precision kv lora targets bits etp schedule hsdp; do
     [[ $name != \#* ]] || continue
     plan_of=(ARENA_PP="$pp" ARENA_DP="$dp" ARENA_TP="$tp" ARENA_MICRO_BATCH="$mb" ARENA_NUM_MICRO_BATCHES="$nmb"
         ARENA_GLOBAL_BATCH="$batch" ARENA_STAGE_LAYERS="$layers" ARENA_RECOMPUTE="$recompute" ARENA_ZERO_STAGE="$zero"
         ARENA_SEQUENCE_PARALLEL="$sp" ARENA_VPP="$vpp" ARENA_CP="$cp" ARENA_EP="$ep" SLURM_JOB_NUM_NODES="$nodes"
         ARENA_PRECISION="$precision" ARENA_KV_HEADS="$kv" ARENA_SEQ_LENGTH=2048
         ARENA_LORA_RANK="${lora:-0}" ARENA_LORA_TARGETS="${targets:-attention}" ARENA_BASE_BITS="${bits:-16}"
-        ARENA_ETP="${etp:-1}" ARENA_SCHEDULE="${schedule:-1f1b}")
+        ARENA_ETP="${etp:-1}" ARENA_SCHEDULE="${schedule:-1f1b}" ARENA_HSDP="${hsdp:-0}")
     for launcher in "${named[@]}"; do
         printf '%s %s: %s\n' "$name" "$launcher" "$(env "${plan_of[@]}" arena-args "$launcher" 2>&1 | paste -sd' ')"
     done
@@ -72,17 +72,11 @@ for words in 'charliecloud --bind=P' 'apptainer --bind=P:P:ro' 'singularity --bi
         "what $runtime has to mount"
 done
 refused 2 '--mounts docker: is none of charliecloud, apptainer' arena-args --mounts docker
-like "$(env "${plan[@]}" ARENA_DP=4 ARENA_NUM_MICRO_BATCHES=2 ARENA_ZERO_STAGE=1 ARENA_HSDP=2 arena-args megatron@0.13 | paste -sd' ')" \
-    '--num-distributed-optimizer-instances 2' 'groups of replicas that share states are told where there are words'
-refused 1 'cannot be told states shared by groups of 2 replicas' env "${plan[@]}" ARENA_DP=4 ARENA_NUM_MICRO_BATCHES=2 ARENA_ZERO_STAGE=1 ARENA_HSDP=2 \
-    arena-args megatron@0.11
 refused 2 'ARENA_HSDP=2 shares ZeRO.s states, and ARENA_ZERO_STAGE=0 has none: accepted beside it are 1, 2 and 3' \
     env "${plan[@]}" ARENA_HSDP=2 arena-args megatron
 refused 2 'ARENA_HSDP=3 does not divide ARENA_DP=2' env "${plan[@]}" ARENA_HSDP=3 arena-args megatron
 refused 2 'ARENA_ETP=2 splits experts that are shared out, and ARENA_EP=1 shares none out' env "${plan[@]}" ARENA_TP=2 ARENA_ETP=2 arena-args megatron
 refused 2 'ARENA_SCHEDULE=zbv has two chunks a stage, and ARENA_VPP=1' env "${plan[@]}" ARENA_SCHEDULE=zbv arena-args torchtitan
-refused 1 'lightning 2.5 cannot be told ZeRO 3 within groups of 2 replicas' env "${plan[@]}" ARENA_PP=1 ARENA_STAGE_LAYERS=12 ARENA_DP=4 ARENA_NUM_MICRO_BATCHES=2 \
-    ARENA_ZERO_STAGE=3 ARENA_HSDP=2 arena-args lightning
 refused 2 "ARENA_PP is not set to a number .empty.: is this a job of Arena's" arena-args megatron
 refused 2 'ARENA_DP is not set to a number .2;x.' env "${plan[@]}" 'ARENA_DP=2;x' arena-args megatron
 refused 2 'does not have the 2 stages' env "${plan[@]}" ARENA_STAGE_LAYERS=12 arena-args megatron

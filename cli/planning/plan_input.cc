@@ -29,7 +29,7 @@ namespace {
 
 constexpr std::string_view fixed_keys =
     "pp, dp, tp, micro_batch (or mb4, mb4x16), recompute=none|selective|full, zero=0..3, sp=0|1, "
-    "vpp, cp, ep, etp, hsdp, schedule=1f1b|zbh1|zbv|dualpipev";
+    "vpp, cp, ep, etp, hsdp=2.., schedule=1f1b|zbh1|zbv|dualpipev";
 
 Error fixed_error(std::string_view part) {
     return usage_error(fmt::format("\"{}\" is not understood; accepted are {}, each once",
@@ -64,7 +64,7 @@ bool read_micro_batch(FixedPlan& plan, std::string_view value) {
 bool read_fixed(FixedPlan& plan, std::string_view key, std::string_view value) {
     if (key == "micro_batch") return read_micro_batch(plan, value);
     if (std::int64_t* field = fixed_number(plan, key); field != nullptr) {
-        const auto number = parse_integer(value, 1, limits::gpus);
+        const auto number = parse_integer(value, key == "hsdp" ? 2 : 1, limits::gpus);
         if (number) *field = *number;
         return number.has_value();
     }

@@ -10,6 +10,7 @@
 #include "core/limits.h"
 #include "planner/models/model.h"
 #include "planner/operators/operators.h"
+#include "planner/search/grids.h"
 #include "request/launchers.h"
 
 namespace arena {
@@ -92,7 +93,7 @@ std::string expert_split_obstacle(const PlanPin& pin, const Model& model) {
     return {};
 }
 
-/// Schedules that split backwards want stages, in a V of two chunks.
+/// Schedules that split backwards want stages, in a V of two chunks, and no recompute.
 std::string schedule_obstacle(const PlanPin& pin) {
     if (!pin.schedule || *pin.schedule == Schedule::one_f_one_b) return {};
     const std::string_view name = to_string(*pin.schedule);
@@ -101,6 +102,13 @@ std::string schedule_obstacle(const PlanPin& pin) {
                            name);
     if (is_v_shaped(*pin.schedule) && pin.vpp != 2)
         return fmt::format("{} has two chunks of layers for each stage: give vpp2", name);
+    if (recomputes_for_weights(*pin.schedule) &&
+        pin.recompute.value_or(Recompute::none) != Recompute::none)
+        return fmt::format(
+            "{} computes gradients of weights apart, for which PyTorch would recompute a layer "
+            "once for "
+            "each of its weights: give none, 1f1b or dualpipev",
+            name);
     return {};
 }
 
@@ -226,6 +234,8 @@ std::string zero_obstacle(const PlanPin& pin, const Request& request, const Capa
 /// Groups of replicas divide them, and share what ZeRO shards.
 std::string group_obstacle(const PlanPin& pin) {
     if (pin.hsdp == 0) return {};
+    if (pin.hsdp == 1)
+        return "hsdp1 is a group of one replica, which shares with none: give hsdp2 or more";
     if (pin.zero_stage.value_or(1) == 0)
         return fmt::format("hsdp{} shares ZeRO's states, and zero0 has none: give zero1 to zero3",
                            pin.hsdp);

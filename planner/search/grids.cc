@@ -202,6 +202,7 @@ std::vector<std::int64_t> vpp_counts(const PlanQuery& query, std::int64_t stages
 std::vector<Recompute> recompute_kinds(const PlanQuery& query) {
     if (query.pin.recompute) return {*query.pin.recompute};
     std::vector<Recompute> kinds{Recompute::none};
+    if (recomputes_for_weights(schedule_of(query))) return kinds;
     if (query.can.degree(Feature::recompute_selective) == Degree::free)
         kinds.push_back(Recompute::selective);
     if (query.can.degree(Feature::recompute_full) == Degree::free) kinds.push_back(Recompute::full);

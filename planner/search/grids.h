@@ -62,7 +62,14 @@ std::vector<std::int64_t> vpp_counts(const PlanQuery&, std::int64_t stages,
                                      std::int64_t micro_batches);
 /// The pin, or 1F1B.
 Schedule schedule_of(const PlanQuery&);
-/// What the launcher can be told: none, then selective, then full; or the pin.
+/// Whether every backward is split. Then gradients of weights are computed apart, by one pass for
+/// each weight, and PyTorch recomputes a layer for each pass (2.6: a layer of 4 weights runs 6
+/// times, not 2). No price has that.
+inline bool recomputes_for_weights(Schedule schedule) {
+    return schedule == Schedule::zb_h1 || schedule == Schedule::zb_v;
+}
+/// What the launcher can be told: none, then selective, then full, and under schedules that would
+/// recompute for each weight none; or the pin.
 std::vector<Recompute> recompute_kinds(const PlanQuery&);
 /// Of 0..3, those that the launcher can be told and the search may take; 0 alone without replicas,
 /// which are dp * cp; or the pin, nothing where that wants replicas and there are none.

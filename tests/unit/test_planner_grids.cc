@@ -202,6 +202,9 @@ TEST(infeasible_grids_say_which_resource_is_short) {
     pinned.pin = {8, 0, 0, 0};  // stages of 12 layers
     pinned.pin.schedule = Schedule::zb_h1;
     starts(reason(pinned), "plan: zbh1 wants 2 stages or more of equally many layers, and");
+    ck_assert(recompute_kinds(pinned) == std::vector{Recompute::none});
+    pinned.pin.schedule = Schedule::dual_pipe_v;
+    ck_assert_uint_gt(recompute_kinds(pinned).size(), 1);
     PlanQuery scarce = query_of("gpt2", 512, 8, 8, {"a100"});
     scarce.pools[0].max_gpus = 4;
     starts(reason(scarce), "gpus: ");

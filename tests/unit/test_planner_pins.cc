@@ -183,6 +183,9 @@ TEST(a_setting_that_cannot_be_is_refused_by_a_sentence) {
     refuses(
         "gpt-oss-20b", "megatron", "dp2,tp2,ep2,etp2",
         "etp2 splits experts without biases, and those of gpt-oss-20b have some: leave etp out");
+    refuses("gpt2", "torchtitan", "dp4,zero3,hsdp1", "hsdp1 is a group of one replica");
+    refuses("gpt2", "torchtitan", "pp2,zbv,full",
+            "recompute a layer once for each of its weights: give none");
     refuses("gpt2", "env", "tp1,sp", "tp1 has one: give sp0, or tp2 or more");
     refuses("gpt2-xl", "env", "tp5,sp",
             "sp shares out the 1024 tokens of gpt2-xl, which tp5 does not divide: give sp0");

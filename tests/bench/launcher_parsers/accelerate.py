@@ -74,6 +74,8 @@ class Checker:
         if os.environ.get("ACCELERATE_USE_FSDP") == "true":
             plugin = self.plugin()
             sharding, checkpointing = zero(plugin), plugin.activation_checkpointing
+            if getattr(plugin, "fsdp_version", 1) == 1 and plan.model.adapters and not plugin.use_orig_params:
+                raise ValueError("frozen and trained weights in a unit of FSDP 1 without use_orig_params")
             wrapped = getattr(plugin, "auto_wrap_policy", None) is not None
         nodes = args.num_machines
         return {

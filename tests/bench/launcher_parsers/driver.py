@@ -14,7 +14,7 @@ import tempfile
 import traceback
 import warnings
 
-from .models import MODELS, PRECISIONS, SIZES
+from .models import ALL_MODELS, SIZES
 from .plans import Planner, Words, load, save
 from .rows import unmet
 
@@ -40,7 +40,7 @@ def parse(arguments):
     parser.add_argument("directory")
     parser.add_argument("--version", help="rows of the table [the checkout's version]")
     parser.add_argument("--build", default=os.environ.get("ARENA_BUILDDIR", os.path.join(SOURCE, "build")))
-    parser.add_argument("--models", default=",".join((*MODELS, *PRECISIONS)))
+    parser.add_argument("--models", default=",".join(ALL_MODELS))
     parser.add_argument("--sizes", default=",".join(map(str, SIZES)))
     parser.add_argument("--plans", metavar="FILE", help="keep the plans there, and take them from there the next time")
     parser.add_argument("--checker", metavar="FILE", help="a Python file in place of what is known of the framework")
@@ -49,8 +49,8 @@ def parse(arguments):
     parser.add_argument("--all", action="store_true", help="print every refusal, not one of each kind")
     options = parser.parse_args(arguments)
     options.models, options.sizes = options.models.split(","), [int(size) for size in options.sizes.split(",")]
-    if unknown := [name for name in options.models if name not in (*MODELS, *PRECISIONS)]:
-        parser.error(f"no model {', '.join(unknown)}; there are {', '.join((*MODELS, *PRECISIONS))}")
+    if unknown := [name for name in options.models if name not in ALL_MODELS]:
+        parser.error(f"no model {', '.join(unknown)}; there are {', '.join(ALL_MODELS)}")
     return options
 
 
@@ -159,10 +159,6 @@ def main(arguments):
     version = options.version or found
     words = Words(os.path.join(options.build, "arena-args"), options.framework, version)
     plans = find_plans(options, version)
-    # With adapters the first plan of each model, where the framework is told of them.
-    first = {plan.model.name: plan for plan in reversed(plans)}.values()
-    adapters_of = getattr(module, "adapters_of", lambda _: ())
-    plans += [plan.adapted(adapters) for plan in first for adapters in adapters_of(plan.model)]
     checker = getattr(module, "checker", module.Checker)(options.directory)
     tally = try_all(checker, plans, words, options.also.split())
     tally.show(options.all)

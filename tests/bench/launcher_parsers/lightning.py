@@ -39,7 +39,7 @@ def compare(package, how, wanted, **_):
 
 class Checker:
     observes = ("world", "nodes", "per_node", "pp", "dp", "tp", "cp", "ep", "vpp", "zero", "sequence_parallel", "precision",
-                "num_micro_batches")
+                "num_micro_batches", "shared_by")
 
     def __init__(self, directory):
         stubs.install(os.path.join(directory, "src"), STUBBED, HOLLOW)
@@ -84,6 +84,7 @@ class Checker:
         return {
             "world": nodes * per_node, "nodes": nodes, "per_node": per_node, "pp": 1, "dp": nodes * per_node, "tp": 1,
             "cp": 1, "ep": 1, "vpp": 1, "zero": stage(strategy), "sequence_parallel": False,
+            "shared_by": group(strategy, nodes * per_node),
             "precision": {"bf16-mixed": "bf16", "16-mixed": "fp16", "32-true": "fp32"}[made.precision_plugin.precision],
             "num_micro_batches": trainer["accumulate_grad_batches"],
         }
@@ -100,7 +101,19 @@ def slurm(plan):
 def stage(strategy):
     name = type(strategy).__name__
     if name == "FSDPStrategy":
-        return ZERO[strategy.sharding_strategy]
+        if not strategy.kwargs["use_orig_params"]:  # otherwise frozen and trained weights stand in no unit together
+            raise ValueError("FSDP without use_orig_params")
+        return {ShardingStrategy.HYBRID_SHARD: 3, **ZERO}[strategy.sharding_strategy]
     if name not in ("DDPStrategy", "SingleDeviceStrategy"):
         raise ValueError(f"a {name} was chosen")
     return 0
+
+
+def group(strategy, world):
+    """Replicas that share states: setup_environment() makes a mesh of a tuple (groups, replicas of each)."""
+    if getattr(strategy, "sharding_strategy", None) != ShardingStrategy.HYBRID_SHARD:
+        return world
+    mesh = strategy.kwargs["device_mesh"]
+    if not isinstance(mesh, tuple) or mesh[0] * mesh[1] != world:
+        raise ValueError(f"device_mesh is {mesh!r}")
+    return mesh[1]

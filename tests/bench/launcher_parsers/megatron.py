@@ -3,6 +3,7 @@
 stage builds, and the schedule up to the first forward step, for a world as large as the plan's."""
 import argparse
 import inspect
+import math
 import os
 import re
 import sys
@@ -44,6 +45,21 @@ def _distributed(world):
     stubs.put("torch.distributed.get_backend", lambda group=None: "nccl")
 
 
+class Rows(list):
+    """numpy's array of ranks, as far as groups inside groups are made of it."""
+
+    def tolist(self):
+        return list(self)
+
+
+def groups_of_groups():
+    """numpy and einops for "(l s u) -> (l u) s"."""
+    stubs.put("numpy.array", lambda values, *_, **__: Rows(values))
+    stubs.put("numpy.prod", math.prod)
+    stubs.put("einops.rearrange", lambda ranks, _pattern, u, s, l: Rows(
+        [ranks[(i * s + j) * u + k] for j in range(s)] for i in range(l) for k in range(u)))
+
+
 def options_of(arguments):
     """The options of its parser, some of which are made from the fields of a dataclass; of old releases the text."""
     if not hasattr(arguments, "add_megatron_arguments"):
@@ -57,6 +73,7 @@ class Checker:
     def __init__(self, directory):
         stubs.install(directory, STUBBED)
         _distributed(0)
+        groups_of_groups()
         stubs.put("torch.cuda.get_device_properties", lambda *_: type("H100", (), {"major": 9, "minor": 0}))
         stubs.put("torch.cuda.get_device_capability", lambda *_: (9, 0))
         stubs.put("torch.cuda.is_available", lambda: True)
@@ -104,7 +121,8 @@ class Checker:
             "virtual_pipeline_model_parallel_size": args.virtual_pipeline_model_parallel_size,
             "context_parallel_size": args.context_parallel_size,
             "expert_model_parallel_size": args.expert_model_parallel_size,
-            "expert_tensor_parallel_size": getattr(args, "expert_tensor_parallel_size", None)})
+            "expert_tensor_parallel_size": getattr(args, "expert_tensor_parallel_size", None),
+            "num_distributed_optimizer_instances": getattr(args, "num_distributed_optimizer_instances", 1)})
         config = self.config_of(args)
         self.calculator.init_num_microbatches_calculator(0, getattr(args, "rampup_batch_size", None), args.global_batch_size,
                                                          args.micro_batch_size, args.data_parallel_size)
@@ -115,11 +133,12 @@ class Checker:
             "world": args.world_size, "pp": args.pipeline_model_parallel_size, "dp": args.data_parallel_size,
             "tp": args.tensor_model_parallel_size, "cp": args.context_parallel_size,
             "ep": args.expert_model_parallel_size,
-            "expert_tp": getattr(args, "expert_tensor_parallel_size", args.tensor_model_parallel_size),
+            "expert_tp": expert_tp(self.mpu, plan.model, args.tensor_model_parallel_size),
             "vpp": args.virtual_pipeline_model_parallel_size or 1, "micro_batch": args.micro_batch_size,
             "num_micro_batches": count, "global_batch": args.global_batch_size,
             "recompute": recompute(config), "zero": zero(args), "sequence_parallel": config.sequence_parallel,
-            "stage_layers": layers, "precision": precision(config),
+            "stage_layers": layers, "precision": precision(config), "schedule": "1f1b",
+            "shared_by": shared_by(self.mpu, args.context_parallel_size),
         }
 
 
@@ -132,6 +151,20 @@ def start(mpu, calculator, world, sizes):
     takes = inspect.signature(mpu.initialize_model_parallel).parameters
     sizes = {**sizes, "order": "tp-cp-ep-dp-pp", "create_gloo_process_groups": False}
     mpu.initialize_model_parallel(**{key: value for key, value in sizes.items() if key in takes})
+
+
+def shared_by(mpu, cp):
+    """Replicas that share the states of the distributed optimizer: neighbours, where they are several groups."""
+    takes = inspect.signature(mpu.get_data_parallel_group).parameters
+    partial = {"partial_data_parallel": True} if "partial_data_parallel" in takes else {}
+    group = mpu.get_data_parallel_group(with_context_parallel=True, **partial)
+    return group.size() // cp
+
+
+def expert_tp(mpu, model, tp):
+    """Ranks that split an expert, by Megatron's groups; of old releases, which know tensor parallelism alone, that."""
+    size = getattr(mpu, "get_expert_tensor_parallel_world_size", lambda: tp)
+    return size() if model.experts else tp
 
 
 def stage_layers(mpu, block, config, stages, chunks):

@@ -83,6 +83,7 @@ class Checker:
             "recompute": recompute(args), "zero": int(args.zero_stage), "sequence_parallel": bool(args.sequence_parallel),
             "stage_layers": whole_stages(weights, self.balanced(weights, stages)) if stages > 1 else [args.num_layers],
             "precision": "bf16" if args.bf16 else "fp16" if args.fp16 else "fp32",
+            "schedule": "1f1b", "shared_by": args.data_parallel_size,
         }
 
 

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """torch.distributed's device mesh and pipeline schedules as far as checks of parallel dimensions ask: sizes by name,
-and the one requirement that PyTorch's 1F1B has."""
+and what PyTorch's schedules require of their counts."""
 import math
 
 from . import stubs
 
 
 class Mesh:
+    local_rank = 0
+
     def __init__(self, dims, names):
         self.dims, self.mesh_dim_names, self.flat = tuple(dims), tuple(names), {}
 
@@ -26,7 +28,7 @@ class Mesh:
         return math.prod(self.dims) if dim is None else self.dims[dim]
 
     def get_local_rank(self, *_):
-        return 0
+        return self.local_rank
 
     def get_group(self, *_):
         return stubs.Stub()
@@ -38,11 +40,11 @@ class Mesh:
         names = (names,) if isinstance(names, str) else tuple(names)
         if len(names) == 1 and names[0] in self.flat:
             return self.flat[names[0]]
+        sizes = {**dict(zip(self.mesh_dim_names, self.dims)), **{name: flat.size() for name, flat in self.flat.items()}}
         for name in names:
-            if name not in self.mesh_dim_names:
-                raise KeyError(f"Invalid mesh_dim_names {names} specified. Valid mesh_dim_names are "
-                               f"{list(self.mesh_dim_names)}.")
-        return _Slice(self, [self.dims[self.mesh_dim_names.index(name)] for name in names], names)
+            if name not in sizes:
+                raise KeyError(f"Invalid mesh_dim_names {names} specified. Valid mesh_dim_names are {list(sizes)}.")
+        return _Slice(self, [sizes[name] for name in names], names)
 
     def _flatten(self, mesh_dim_name=None, *_, **__):
         made = Mesh([self.size()], [mesh_dim_name])
@@ -74,9 +76,29 @@ class _Slice(Mesh):
         return self._of.root
 
 
+class Stage:
+    """torch.distributed.pipelining.PipelineStage."""
+
+    def __init__(self, submod, stage_index, num_stages, *_, **__):
+        self.submod, self.stage_index, self.num_stages = submod, stage_index, num_stages
+        self.is_first, self.is_last = stage_index == 0, stage_index == num_stages - 1
+
+
 class Schedule:
+    """One of torch.distributed.pipelining.schedules, with PyTorch's own checks of counts. `made` is the last that was made."""
+
+    name, made = "gpipe", None
+
     def __init__(self, stages, n_microbatches, loss_fn=None, **_):
-        self.n_microbatches = n_microbatches
+        self.n_microbatches, self.stages = n_microbatches, stages if isinstance(stages, list) else [stages]
+        self.overlaps, Schedule.made = False, self
+        self.check(n_microbatches, Schedules.stages, len(self.stages))
+
+    def check(self, count, ranks, chunks):
+        pass
+
+    def register_custom_function(self, *_):
+        self.overlaps = True
 
 
 class Single(Schedule):
@@ -84,26 +106,61 @@ class Single(Schedule):
 
 
 class Multi(Schedule):
-    pass
+    def check(self, count, ranks, chunks):
+        rounds = max(1, count // ranks)
+        if count % rounds:
+            raise ValueError(f"the number of microbatches must be a multiple of the number of rounds ({rounds}), but got {count}")
+
+
+class OneForwardOneBackward(Single):
+    name = "1f1b"
+
+    def check(self, count, ranks, chunks):
+        if count < ranks:
+            raise ValueError(f"Number of microbatches ({count}) must be greater than or equal to the number of stages ({ranks}).")
+
+
+class Interleaved(Multi):
+    name = "1f1b"
+
+
+class ZeroBubble(Multi):
+    name = "zbh1"
+
+
+class VShaped(Multi):
+    least = 1  # micro-batches for each rank
+
+    def check(self, count, ranks, chunks):
+        if chunks != 2:
+            raise ValueError(f"requires exactly 2 stages per rank, but got {chunks}.")
+        if count < self.least * ranks:
+            raise ValueError(f"requires at least as many microbatches as stages, but got {count} microbatches and "
+                             f"{2 * ranks} stages.")
+
+
+class ZeroBubbleV(VShaped):
+    name = "zbv"
+
+
+class DualPipeV(VShaped):
+    name, least = "dualpipev", 2
 
 
 class Schedules:
     """torch.distributed.pipelining.schedules."""
 
-    stages = 1
+    stages = 1  # of the plan: the ranks of a pipeline
 
     @classmethod
     def install(cls):
-        class OneForwardOneBackward(Single):
-            def __init__(self, stages, n_microbatches, loss_fn=None, **_):
-                super().__init__(stages, n_microbatches)
-                if n_microbatches < cls.stages:  # PyTorch's own check
-                    raise ValueError(f"Number of microbatches ({n_microbatches}) must be greater than or equal to "
-                                     f"the number of stages ({cls.stages}).")
-
-        known = {"1f1b": OneForwardOneBackward, "gpipe": Single, "interleaved1f1b": Multi}
+        known = {"1f1b": OneForwardOneBackward, "gpipe": Single, "interleaved1f1b": Interleaved,
+                 "interleavedzerobubble": ZeroBubble, "zbvzerobubble": ZeroBubbleV, "dualpipev": DualPipeV}
         module = "torch.distributed.pipelining.schedules."
         stubs.put(module + "PipelineScheduleSingle", Single)
         stubs.put(module + "PipelineScheduleMulti", Multi)
         stubs.put(module + "_PipelineSchedule", Schedule)
+        stubs.put(module + "ScheduleZBVZeroBubble", ZeroBubbleV)
+        stubs.put(module + "ScheduleDualPipeV", DualPipeV)
         stubs.put(module + "get_schedule_class", lambda name: known[name.lower()])
+        stubs.put("torch.distributed.pipelining.PipelineStage", Stage)

@@ -35,8 +35,13 @@ MODELS = {
 # a name of MODELS and the precision.
 PRECISIONS = {f"llama-3-8b-{name}": ("llama-3-8b", name) for name in ("fp16", "fp32", "tf32", "fp8", "mxfp8", "nvfp4")}
 PRECISIONS |= {f"gpt2-xl-{name}": ("gpt2-xl", name) for name in ("fp16", "fp32", "tf32")}
+# And of which adapters are trained: a name of MODELS, rank, what has adapters (ARENA_LORA_TARGETS) and bits of a frozen weight.
+ADAPTED = {f"{base}-lora-{name}": (base, *how) for base in ("llama-3-8b", "llama-3-70b", "qwen2.5-3b") for name, how in {
+    "attention": (8, "attention", 16), "mlp": (16, "attention,mlp", 16), "qv": (64, "q_proj,v_proj", 16), "4bit": (16, "attention,mlp", 4)}.items()}
+ALL_MODELS = (*MODELS, *PRECISIONS, *ADAPTED)
 SIZES = (1, 8, 16, 64, 512)
 PRECISION_SIZE = 16
+ADAPTED_SIZES = (1, 8, 16)
 GPU_TYPES = {"mxfp8": "B200-SXM-180GB", "nvfp4": "B200-SXM-180GB"}  # else H100-SXM-80GB
 
 
@@ -45,7 +50,9 @@ class Model:
 
     def __init__(self, name):
         self.name = name
-        base, self.precision = PRECISIONS.get(name, (name, "bf16"))
+        base, *adapters = ADAPTED.get(name, (name,))
+        self.adapters = tuple(adapters)  # (rank, targets, bits of frozen weights), or ()
+        base, self.precision = PRECISIONS.get(base, (base, "bf16"))
         self.config, self.batch = MODELS[base]
         get = self.config.get
         self.family = get("model_type")
@@ -67,9 +74,17 @@ class Model:
 
     def file(self):
         """(name, text) of the model file that the planner reads: config.json, or YAML for what that cannot say."""
-        if self.precision == "bf16":
+        if self.precision == "bf16" and not self.adapters:
             return f"{self.name}.json", json.dumps({"_name_or_path": self.name, "torch_dtype": "bfloat16", **self.config})
         facts = {"name": self.name, "family": self.arena_family, "layers": self.layers, "hidden": self.hidden,
                  "heads": self.heads, "kv_heads": self.kv_heads, "ffn_hidden": self.ffn_hidden, "vocab": self.vocab,
-                 "seq_length": self.seq_length, "precision": self.precision}
+                 "seq_length": self.seq_length, "precision": self.precision, **self._adapters()}
         return f"{self.name}.yaml", "".join(f"{key}: {value}\n" for key, value in facts.items())
+
+    def _adapters(self):
+        """The keys of arena-model(5) for its adapters."""
+        if not self.adapters:
+            return {}
+        rank, targets, bits = self.adapters
+        which = {"attention": {}, "attention,mlp": {"lora_mlp": 1}}.get(targets, {"lora_targets": f"[{targets}]"})
+        return {"trainable": "lora", "lora_rank": rank, **which, **({"base_bits": bits} if bits < 16 else {})}

@@ -8,7 +8,7 @@ import os
 import re
 
 from . import stubs
-from .megatron import _distributed, recompute, start, stage_layers, schedule
+from .megatron import _distributed, expert_tp, recompute, schedule, shared_by, stage_layers, start
 from .plans import FACTS
 
 STUBBED = tuple("""
@@ -34,11 +34,6 @@ RECIPES = {
 # what ARENA_LORA_TARGETS says -> the modules that have adapters
 MODULES = {"attention": ["linear_qkv", "linear_proj"],
            "attention,mlp": ["linear_qkv", "linear_proj", "linear_fc1", "linear_fc2"]}
-
-
-def adapters_of(model):
-    """(rank, targets) for each row of adapters; GPT-3's recipes train all weights."""
-    return [] if model.name.startswith("gpt") else [(8, targets) for targets in MODULES]
 
 
 def version(directory):
@@ -84,7 +79,7 @@ class Checker:
         return "" if self._recipe(model) else "no recipe"
 
     def _recipe(self, model):
-        for name in RECIPES.get(model.name, ()):
+        for name in RECIPES.get(model.name.partition("-lora")[0], ()):
             try:
                 return importlib.import_module(f"nemo.collections.llm.recipes.{name}")
             except ModuleNotFoundError:
@@ -93,7 +88,7 @@ class Checker:
 
     def run(self, plan, words):
         module = self._recipe(plan.model)
-        make = module.finetune_recipe if plan.adapters else module.pretrain_recipe
+        make = module.finetune_recipe if plan.model.adapters else module.pretrain_recipe
         recipe = make(num_nodes=plan.nodes, num_gpus_per_node=plan.per_node)
         self._make_model(recipe.model.config, plan.model)
         recipe.data.seq_length = plan.model.seq_length
@@ -117,17 +112,17 @@ class Checker:
         self._configure(config)
         layers = stage_layers(self.mpu, self.block, config, strategy.pipeline_model_parallel_size, chunks)
         schedule(self.schedules, config, chunks, count, data.seq_length, data.micro_batch_size)
-        etp = vars(strategy).get("expert_tensor_parallel_size")
         return {
             "world": world, "pp": strategy.pipeline_model_parallel_size, "dp": dp,
             "tp": strategy.tensor_model_parallel_size, "cp": strategy.context_parallel_size,
             "ep": strategy.expert_model_parallel_size,
-            "expert_tp": etp or strategy.tensor_model_parallel_size, "vpp": chunks,
+            "expert_tp": expert_tp(self.mpu, plan.model, strategy.tensor_model_parallel_size), "vpp": chunks,
+            "schedule": "1f1b", "shared_by": shared_by(self.mpu, strategy.context_parallel_size),
             "micro_batch": data.micro_batch_size, "num_micro_batches": count, "global_batch": data.global_batch_size,
             "recompute": recompute(config), "zero": 1 if optimizer.use_distributed_optimizer else 0,
             "sequence_parallel": bool(strategy.sequence_parallel), "stage_layers": layers,
             "precision": "bf16" if config.bf16 else "fp16" if config.fp16 else "fp32",
-            **({"adapters": self._adapters(build(recipe.peft))} if plan.adapters else {}),
+            **({"adapters": self._adapters(build(recipe.peft))} if plan.model.adapters else {}),
         }
 
     def _adapters(self, lora):

@@ -5,7 +5,7 @@ import json
 import os
 import subprocess
 
-from .models import MODELS, PRECISION_SIZE, PRECISIONS, SIZES, Model
+from .models import ADAPTED_SIZES, ALL_MODELS, PRECISION_SIZE, SIZES, Model
 
 # What the search does not choose by itself, or seldom: one plan of each is priced for every model and size.
 PINNED = [
@@ -19,24 +19,38 @@ PINNED = [
     "zero=3,tp=2,sp=1", "zero=3,cp=2", "zero=3,recompute=full", "zero=3,recompute=selective", "zero=2,recompute=full",
     "tp=8,cp=2,ep=8,sp=1", "zero=3,tp=4,cp=4,ep=8,sp=1",  # experts over part of tp x cp
     "zero=0,recompute=none", "zero=3,recompute=none", "zero=3,cp=2,ep=4", "zero=3,cp=2,tp=2,sp=1,ep=8", "zero=0,pp=2", "zero=2,pp=2", "zero=3,pp=2",
+    # groups of replicas that share ZeRO's states
+    "hsdp=2", "hsdp=4", "hsdp=8", "hsdp=4,cp=2", "hsdp=2,tp=2,sp=1", "hsdp=2,pp=2", "hsdp=2,pp=2,vpp=2", "hsdp=2,zero=2", "hsdp=2,zero=3",
+    "hsdp=8,zero=3", "hsdp=4,zero=3,cp=2", "hsdp=2,zero=3,tp=2,sp=1", "hsdp=2,zero=3,recompute=none", "hsdp=2,zero=2,micro_batch=all",
+    # experts that ranks split
+    "tp=2,ep=2,etp=2,sp=1", "tp=2,ep=4,etp=2,sp=1", "tp=4,ep=2,etp=2,sp=1", "tp=4,ep=4,etp=4,sp=1", "tp=2,pp=2,ep=2,etp=2,sp=1", "tp=2,ep=8,etp=2,sp=1",
+    "tp=2,cp=2,ep=2,etp=2,sp=1", "tp=8,ep=8,etp=8,sp=1", "zero=3,tp=2,ep=4,etp=2,sp=1",
+    # schedules that split backwards
+    *(f"schedule={schedule},{degrees}" for schedule in ("zbh1", "zbv", "dualpipev") for degrees in (
+        "pp=2", "pp=4", "pp=4,micro_batch=2", "pp=2,tp=2,sp=1", "pp=2,cp=2", "pp=2,recompute=none", "pp=2,ep=4", "pp=2,ep=4,recompute=none",
+        "pp=2,tp=2,ep=4,sp=1", "pp=2,hsdp=2", "pp=2,zero=0")),
+    "schedule=zbh1,pp=2,vpp=2", "schedule=zbh1,pp=4,vpp=2", "schedule=zbh1,pp=4,vpp=4,tp=2,sp=1", "schedule=zbh1,pp=2,vpp=4,ep=4",
+    "schedule=zbh1,pp=2,vpp=2,hsdp=2",
 ]
 
 # What a whole training framework must tell of a plan: the keys of Plan.expected().
 FACTS = ("world", "pp", "dp", "tp", "cp", "ep", "vpp", "micro_batch", "num_micro_batches", "global_batch", "recompute",
-         "zero", "sequence_parallel", "stage_layers", "precision", "expert_tp")
+         "zero", "sequence_parallel", "stage_layers", "precision", "schedule", "shared_by", "expert_tp")
 
 
 class Plan:
     """One plan of a grid, with what it should come out as."""
 
-    def __init__(self, model, grid, adapters=None):
-        plan, self.adapters = grid["proxy_plan"], adapters
+    def __init__(self, model, grid):
+        plan = grid["proxy_plan"]
         self.model, self.grid, self.raw = model, grid, plan
         self.nodes, self.gpus, self.per_node = grid["nodes"], grid["gpus"], grid["gpus_per_node"]
         for key in ("pp", "dp", "tp", "cp", "ep", "vpp", "micro_batch", "num_micro_batches", "recompute",
                     "stage_layers"):
             setattr(self, key, plan[key])
         self.zero, self.sequence_parallel = plan["zero_stage"], plan["sequence_parallel"]
+        # what JSON leaves out is as in most plans
+        self.etp, self.hsdp, self.schedule = plan.get("etp", 1), plan.get("hsdp", 0), plan.get("schedule", "1f1b")
         self.global_batch = self.micro_batch * self.num_micro_batches * self.dp
 
     def expected(self):
@@ -47,21 +61,22 @@ class Plan:
         expected.update(stage_layers=list(self.stage_layers), world=self.gpus, precision=self.model.precision)
         if self.dp * self.cp == 1:  # nothing to share out
             del expected["zero"]
-        if self.model.experts:  # a rank's experts are whole under expert parallelism, else shared out as tp
-            expected["expert_tp"] = 1 if self.ep > 1 else self.tp
-        if self.adapters:
-            expected["adapters"] = self.adapters
+        if self.dp > 1 and self.zero > 0:  # replicas that share states among them
+            expected["shared_by"] = self.hsdp or self.dp
+        if self.pp > 1:
+            expected["schedule"] = self.schedule
+        if self.model.experts:  # a rank's experts are split by etp ranks under expert parallelism, else as tp
+            expected["expert_tp"] = self.etp if self.ep > 1 else self.tp
+        if self.model.adapters:
+            expected["adapters"] = self.model.adapters[:2]
         return expected
-
-    def adapted(self, adapters):
-        """The same plan with adapters: (rank, ARENA_LORA_TARGETS)."""
-        return Plan(self.model, self.grid, adapters)
 
     def environment(self, job=4711):
         """The variables of a job with this plan that starts one task per GPU."""
-        rank, targets = self.adapters or (0, "attention")
+        rank, targets, bits = self.model.adapters or (0, "attention", 16)
         return {
-            "ARENA_LORA_RANK": rank, "ARENA_LORA_TARGETS": targets,
+            "ARENA_LORA_RANK": rank, "ARENA_LORA_TARGETS": targets, "ARENA_BASE_BITS": bits,
+            "ARENA_ETP": self.etp, "ARENA_HSDP": self.hsdp, "ARENA_SCHEDULE": self.schedule,
             "ARENA_PP": self.pp, "ARENA_DP": self.dp, "ARENA_TP": self.tp, "ARENA_CP": self.cp, "ARENA_EP": self.ep,
             "ARENA_VPP": self.vpp, "ARENA_MICRO_BATCH": self.micro_batch,
             "ARENA_NUM_MICRO_BATCHES": self.num_micro_batches, "ARENA_GLOBAL_BATCH": self.global_batch,
@@ -73,14 +88,13 @@ class Plan:
         }
 
     def key(self):
-        return json.dumps([self.model.name, self.gpus, self.raw, self.adapters], sort_keys=True)
+        return json.dumps([self.model.name, self.gpus, self.raw], sort_keys=True)
 
     def __str__(self):
-        vpp, cp, ep = ("".join(f",{k}{v}" for k, v in ((n, getattr(self, n)),) if v > 1) for n in ("vpp", "cp", "ep"))
+        others = "".join(f",{name}{getattr(self, name)}" for name in ("vpp", "cp", "ep", "etp", "hsdp") if getattr(self, name) > 1)
         return (f"{self.model.name} {self.nodes}x{self.per_node} pp{self.pp},dp{self.dp},tp{self.tp},"
-                f"mb{self.micro_batch}x{self.num_micro_batches}{vpp}{cp}{ep} zero{self.zero} "
+                f"mb{self.micro_batch}x{self.num_micro_batches}{others} {self.schedule} zero{self.zero} "
                 f"sp{int(self.sequence_parallel)} recompute={self.recompute} "
-                f"{'adapters=%d:%s ' % self.adapters if self.adapters else ''}"
                 f"layers={','.join(map(str, self.stage_layers)) if len(set(self.stage_layers)) > 1 else self.stage_layers[0]}")
 
 
@@ -102,7 +116,7 @@ class Planner:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         answer = json.loads(done.stdout) if done.stdout.startswith("{") else {}
         if "grids" not in answer:
-            if done.returncode == 2 and "--fixed" in options:  # this launcher cannot be told it
+            if done.returncode == 2 and "cannot be told" in done.stderr:  # by this launcher
                 return []
             raise SystemExit(f"launcher-parsers: {' '.join(command)}: {done.stderr.strip()}")
         return [Plan(model, grid) for grid in answer["grids"] if grid["feasible"]]
@@ -114,7 +128,7 @@ class Planner:
             if fixed:
                 yield from self.ask(model, gpus, "--fixed", fixed)
 
-    def all(self, models=(*MODELS, *PRECISIONS), sizes=SIZES):
+    def all(self, models=ALL_MODELS, sizes=SIZES):
         """Every plan once: the best of each grid, the Pareto front of each grid, and the pinned ones."""
         seen = {}
         for model in map(Model, models):
@@ -126,6 +140,8 @@ class Planner:
     def of(self, model, gpus):
         if model.precision != "bf16":  # what no search is asked for: one size
             return list(self.pinned(model, gpus)) if gpus == PRECISION_SIZE else []
+        if model.adapters and gpus not in ADAPTED_SIZES:
+            return []
         return self.ask(model, gpus) + self.ask(model, gpus, "--pareto") + list(self.pinned(model, gpus))
 
 
@@ -141,18 +157,25 @@ def load(path):
 
 def complete(model, gpus, pin):
     """A whole plan for --fixed from a few degrees; None where they do not fit the GPUs, the batch or the model."""
-    number = {key: int(value) for key, value in pin.items() if key != "recompute"}
+    number = {key: int(value) for key, value in pin.items() if value.isdigit()}
     pp, tp, cp = number.get("pp", 1), number.get("tp", 1), number.get("cp", 1)
-    ep, vpp = number.get("ep", 1), number.get("vpp", 1)
+    ep, etp, schedule = number.get("ep", 1), number.get("etp", 1), pin.get("schedule", "1f1b")
+    vpp = number.get("vpp", 2 if schedule in ("zbv", "dualpipev") else 1)
     if gpus % (pp * tp * cp) or model.heads % tp or pp * vpp > model.layers or (ep > 1 and model.experts % ep):
         return None
     dp = number.get("dp", gpus // (pp * tp * cp))
-    if pp * dp * tp * cp != gpus or model.batch % dp or (dp * tp * cp) % ep or (ep > 1 and not model.experts):
+    if pp * dp * tp * cp != gpus or model.batch % dp or (dp * tp * cp) % (ep * etp) or (ep > 1 and not model.experts):
         return None
-    if vpp > 1 and (model.layers % (pp * vpp) or (model.batch // dp) % pp):
+    micro_batch = model.batch // dp if pin.get("micro_batch") == "all" else number.get("micro_batch", 1)
+    count, is_simple = model.batch // dp // micro_batch, vpp == 1 and schedule == "1f1b"
+    if not is_simple and (pp == 1 or model.layers % (pp * vpp) or count % pp or (schedule == "dualpipev" and count < 2 * pp)):
         return None
-    parts = {"pp": pp, "dp": dp, "tp": tp, "micro_batch": 1, "recompute": pin.get("recompute", "full"),
-             "zero": number.get("zero", 1), "sp": number.get("sp", 0), "vpp": vpp, "cp": cp, "ep": ep}
+    hsdp = number.get("hsdp", 0)
+    if hsdp and (dp % hsdp or dp == hsdp):
+        return None
+    parts = {"pp": pp, "dp": dp, "tp": tp, "micro_batch": micro_batch, "recompute": pin.get("recompute", "full"),
+             "zero": number.get("zero", 1), "sp": number.get("sp", 0), "vpp": vpp, "cp": cp, "ep": ep, "etp": etp,
+             "schedule": schedule, **({"hsdp": hsdp} if hsdp else {})}
     return ",".join(f"{key}={value}" for key, value in parts.items())
 
 
@@ -178,4 +201,5 @@ class Words:
         """What of a plan may need a row of its own without other words."""
         return str([plan.model.precision, plan.pp > 1, plan.pp > 2, plan.dp > 1, plan.tp > 1, plan.cp > 1, plan.ep > 1, plan.vpp > 1, plan.zero,
                     plan.sequence_parallel, plan.recompute, plan.num_micro_batches > 1, len(set(plan.stage_layers)),
-                    plan.model.kv_heads % plan.tp, plan.ep > plan.dp, plan.ep % (plan.tp * plan.cp)])
+                    plan.model.kv_heads % plan.tp, plan.ep > plan.dp, plan.ep % (plan.tp * plan.cp), plan.etp > 1,
+                    plan.hsdp > 0, plan.schedule, plan.model.adapters])

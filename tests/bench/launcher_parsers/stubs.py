@@ -158,6 +158,8 @@ class Version:
         self.key = (tuple(int(part) for part in trimmed.split(".")), found[2] or "z", int(found[3] or 0))
         self.major, self.minor, self.micro = (self.release + (0, 0))[:3]
         self.base_version, self.public, self.local = found[1], str(text), None
+        self.pre = (found[2], int(found[3] or 0)) if found[2] in ("a", "b", "rc") else None
+        self.dev = int(dev[1]) if (dev := re.search(r"dev(\d+)", str(text))) else None
 
     def __eq__(self, other):
         return self.key == Version(str(other)).key

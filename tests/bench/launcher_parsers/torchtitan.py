@@ -6,7 +6,7 @@ import importlib
 import os
 
 from . import stubs
-from .mesh import Mesh, Schedules
+from .mesh import Mesh, Schedule, Schedules
 from .plans import FACTS
 
 STUBBED = ("torch", "torchtitan.datasets", "torchtitan.hf_datasets", "torchtitan.components.checkpoint",
@@ -66,6 +66,7 @@ class Checker:
         from torchtitan import train
 
         self.manager, self.pipeline, self.train = manager, pipeline_parallel, train
+        self.split = pipeline_parallel.pipeline_module_split
         if hasattr(train, "FTManager"):  # fault tolerance off
             train.FTManager = lambda *_: FaultTolerance()
         self.made = {}
@@ -113,9 +114,14 @@ class Checker:
         module.apply_compile = lambda *_: None
 
     def _pipelining(self):
-        def split(model, mesh, schedule, device, names, *_, **__):
-            self.made["names"] = names
-            return [stubs.Stub()], [Part(model.config)]
+        """Its own split of the model, asked for the stages of each rank; those of rank 0 go on."""
+        def split(model, mesh, schedule, device, names, *others):
+            self.made["layers"], made = [], []
+            for mesh.local_rank in reversed(range(mesh.size())):
+                made = self.split(model, mesh, schedule, device, names, *others)
+                layers = [sum(name.startswith("layers.") for name in names[stage.stage_index]) for stage in made[0]]
+                self.made["layers"].insert(0, layers)
+            return made
 
         self.pipeline.pipeline_module_split = split
         return self.pipeline.pipeline_llm
@@ -125,16 +131,19 @@ class Checker:
         pipelined = dims.pp > 1
         micro_batch = config.parallelism.pipeline_parallel_microbatch_size if pipelined else training.local_batch_size
         per_step = training.local_batch_size // micro_batch if pipelined else 1
-        layers = [sum(name.startswith("layers.") for name in names) for names in made.get("names", [])]
+        layers = made.get("layers", [[plan.model.layers]])
+        if len(chunks := {len(part) for part in layers}) != 1 or any(len(set(part)) != 1 for part in layers):
+            raise ValueError(f"chunks of {layers} layers")
         return {
             "world": dims.world_size, "pp": dims.pp, "dp": dims.dp_replicate * dims.dp_shard, "tp": dims.tp,
-            "cp": dims.cp, "ep": dims.ep, "expert_tp": dims.etp if dims.ep > 1 else dims.tp, "vpp": 1,
+            "cp": dims.cp, "ep": dims.ep, "expert_tp": dims.etp if dims.ep > 1 else dims.tp,
+            "vpp": chunks.pop(), "schedule": Schedule.made.name if pipelined else "", "shared_by": shared_by(made, dims),
             "micro_batch": micro_batch, "num_micro_batches": per_step * trainer.gradient_accumulation_steps,
             "global_batch": training.global_batch_size if training.global_batch_size > 0
             else training.local_batch_size * dims.dp_replicate * dims.dp_shard,
             "recompute": made.get("recompute", "none"), "zero": zero(made, pipelined),
             "sequence_parallel": dims.tp > 1,  # always with tensor parallelism
-            "stage_layers": layers or [plan.model.layers],
+            "stage_layers": [sum(part) for part in layers],
             "precision": made["param_dtype"] if "fsdp" in made else made.get("amp", training.dtype)
             if training.dtype == "float32" else training.dtype,
         }
@@ -153,6 +162,11 @@ def zero(made, pipelined):
     return 1 if pipelined else 2
 
 
+def shared_by(made, dims):
+    """Replicas that share states: the last dimension of FSDP's mesh, which has the ranks of context parallelism, too."""
+    return made["fsdp"].shape[-1] // dims.cp if "fsdp" in made else 1
+
+
 class FaultTolerance(stubs.Stub):
     def get_dp_info(self, degree, rank):
         return degree, rank
@@ -163,6 +177,12 @@ class Part:
 
     def __init__(self, config):
         self.config = self.model_args = config
+
+    def __deepcopy__(self, _):
+        return Part(self.config)
+
+    def named_children(self):
+        return ()
 
     def __getattr__(self, name):
         return stubs.Stub()

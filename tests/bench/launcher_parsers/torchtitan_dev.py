@@ -6,8 +6,9 @@ import dataclasses
 import importlib
 
 from . import stubs
-from .mesh import Mesh, Schedules
+from .mesh import Mesh, Schedule, Schedules
 from .plans import FACTS
+from .torchtitan import Part
 
 STUBBED = tuple("""
 torch spmd_types numpy torchdata datasets transformers tokenizers einops PIL triton torchao safetensors
@@ -50,7 +51,7 @@ class Checker:
         heads = plan.model.heads if plan.model.mla else plan.model.kv_heads
         if heads % dims.tp:
             raise ValueError(f"{heads} key-value heads do not split by tensor_parallel_degree {dims.tp}")
-        layers = self._layers(plan, dims, parallelism)
+        layers, chunks = self._layers(plan, dims, parallelism)
         dp, tokens = dims.dp_replicate * dims.dp_shard, training.num_tokens_per_microbatch_per_dp_rank
         passes = parallelism.num_pp_microbatches if dims.pp > 1 else 1
         if tokens % (dims.tp * (2 * dims.cp if dims.cp > 1 else 1)):
@@ -62,7 +63,8 @@ class Checker:
         gathered = self.fsdp.get_fsdp_reshard_after_forward_policy(parallelism.fsdp_reshard_after_forward, dims.pp > 1)
         return {
             "world": dims.world_size, "pp": dims.pp, "dp": dp, "tp": dims.tp, "cp": dims.cp, "ep": dims.ep,
-            "expert_tp": 1 if dims.ep > 1 else dims.tp, "vpp": 1, "micro_batch": tokens // sequence,
+            "expert_tp": 1 if dims.ep > 1 else dims.tp, "vpp": chunks, "micro_batch": tokens // sequence,
+            "schedule": Schedule.made.name if dims.pp > 1 else "", "shared_by": dims.dp_shard,
             "num_micro_batches": training.num_tokens_per_train_step // (tokens * dp),
             "global_batch": training.num_tokens_per_train_step // sequence,
             "recompute": self.kinds[type(config.activation_checkpoint)],
@@ -72,12 +74,20 @@ class Checker:
         }
 
     def _layers(self, plan, dims, parallelism):
+        """(layers of each rank of the pipeline, how many chunks they are)"""
         if dims.pp == 1:
-            return [plan.model.layers]
+            return [plan.model.layers], 1
         Schedules.stages = dims.pp
         model = type("Model", (), {"layers": [None] * plan.model.layers, "n_layers": plan.model.layers})
         stages, layers, first, last = self.pipeline._get_pipeline_metadata(dims, parallelism, model)
         names = self.pipeline._generate_llm_fqn_per_model_part(stages, layers, first, last)
-        self.pipeline._build_pipeline_schedule(parallelism=parallelism, stages=[stubs.Stub()], loss_fn=None,
+        mesh, ranks = dims.get_mesh("pp"), []
+        for mesh.local_rank in reversed(range(dims.pp)):
+            made, _ = self.pipeline._pipeline_module_split(Part(None), mesh, parallelism.pipeline_parallel_schedule, None, names,
+                                                           get_mesh=None)
+            ranks.insert(0, [sum(name.startswith("layers.") for name in names[stage.stage_index]) for stage in made])
+        if len(chunks := {len(part) for part in ranks}) != 1 or any(len(set(part)) != 1 for part in ranks):
+            raise ValueError(f"chunks of {ranks} layers")
+        self.pipeline._build_pipeline_schedule(parallelism=parallelism, stages=made, loss_fn=None,
                                                num_microbatches=parallelism.num_pp_microbatches)
-        return [sum(name.startswith("layers.") for name in part) for part in names]
+        return [sum(part) for part in ranks], chunks.pop()
