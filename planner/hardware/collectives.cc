@@ -11,10 +11,10 @@ namespace arena {
 
 namespace {
 
-/// Exact for powers of two, as which most groups come, and without a call for these.
+/// Of 1 and more. Exact for powers of two, as which most groups come, and without a call for these.
 double log2_of(std::int64_t count) {
     const auto bits = static_cast<std::uint64_t>(count);
-    return std::has_single_bit(bits) ? std::countr_zero(bits) : std::log2(real(count));
+    return (bits & (bits - 1)) == 0 ? std::countr_zero(bits) : std::log2(real(count));
 }
 
 /// Start-up of a collective over n ranks: 50 us for 2 and 80 us for 8 ranks at a 10 us link, as

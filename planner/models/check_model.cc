@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <utility>
 
 #include "planner/models/layers.h"
 #include "planner/models/model.h"
@@ -110,8 +111,10 @@ Status check_capacity(const Model& model) {
 
 Status check_latent(const Model& model) {
     const bool latent = is_latent(model);
-    for (const char* key : {"qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim"}) {
-        const bool given = model.*(find_integer_field(key)->member) != 0;
+    for (const auto& [key, value] : {std::pair("qk_nope_head_dim", model.qk_nope_head_dim),
+                                     std::pair("qk_rope_head_dim", model.qk_rope_head_dim),
+                                     std::pair("v_head_dim", model.v_head_dim)}) {
+        const bool given = value != 0;
         if (given != latent)
             return usage_error(fmt::format(
                 "kv_lora_rank, qk_nope_head_dim, qk_rope_head_dim and v_head_dim go together "
