@@ -8,7 +8,7 @@ libarena_plugin_rules_la_SOURCES = plugin/common/job_mark.cc plugin/common/quick
 	plugin/job_submit/submit_line.cc plugin/job_submit/observe_rules.cc plugin/job_submit/steps_limit_rules.cc plugin/job_submit/submit_rules.cc plugin/spank/controller_rules.cc plugin/spank/given.cc plugin/spank/preview.cc \
 	plugin/spank/spank_options.cc plugin/spank/watch.cc
 EXTRA_DIST += tests/unit/arena_cases.h tests/unit/directory.h tests/unit/full_disk.h tests/unit/float_arrays.h tests/unit/hostile_models.h \
-	tests/unit/philly.h tests/unit/planner_cases.h tests/unit/property.h tests/unit/reference_data.h tests/unit/scripted_host.h \
+	tests/unit/philly.h tests/unit/planner_cases.h tests/unit/property.h tests/unit/reference_data.h tests/unit/scripted_host.h tests/unit/span_cases.h \
 	tests/unit/slowdown_cases.h tests/unit/store_cases.h tests/unit/suite.h tests/unit/train_cases.h tests/unit/waiting_job.h
 
 # ---- submission: record, directives, plug-in rules -------------------------------------------
@@ -224,6 +224,7 @@ tests_unit_properties_test_LDADD = $(baselines_libs) -lrapidcheck
 tests_unit_test_arena_properties_LDADD = $(baselines_libs) -lrapidcheck
 tests_unit_test_fabric_LDADD = $(baselines_libs) $(CHECK_LIBS)
 tests_unit_test_policy_spans_LDADD = $(baselines_libs) $(CHECK_LIBS)
+tests_unit_test_segments_LDADD = $(baselines_libs) $(CHECK_LIBS)
 tests_unit_test_layouts_LDADD = $(baselines_libs) $(CHECK_LIBS)
 tests_unit_test_promises_LDADD = $(baselines_libs) $(CHECK_LIBS)
 # Built by `make check`, run by tests/bench/planner-budget.
@@ -315,9 +316,9 @@ EXTRA_DIST += tests/golden tests/data tests/fuzz/parse_yaml.cc tests/fuzz/parse_
 # ---- simulator --------------------------------------------------------------------------------
 if HAVE_CHECK
 check_PROGRAMS += tests/unit/test_simulator tests/unit/test_arena_policy tests/unit/test_policies \
-	tests/unit/test_fairness tests/unit/test_page tests/unit/test_appointed tests/unit/test_arena_rigid tests/unit/test_fabric tests/unit/test_policy_spans tests/unit/test_layouts tests/unit/test_promises tests/unit/test_sim_slowdowns tests/unit/test_sacct
+	tests/unit/test_fairness tests/unit/test_page tests/unit/test_appointed tests/unit/test_arena_rigid tests/unit/test_fabric tests/unit/test_policy_spans tests/unit/test_segments tests/unit/test_layouts tests/unit/test_promises tests/unit/test_sim_slowdowns tests/unit/test_sacct
 TESTS += tests/unit/test_simulator tests/unit/test_arena_policy tests/unit/test_policies \
-	tests/unit/test_fairness tests/unit/test_page tests/unit/test_appointed tests/unit/test_arena_rigid tests/unit/test_fabric tests/unit/test_policy_spans tests/unit/test_layouts tests/unit/test_promises tests/unit/test_sim_slowdowns tests/unit/test_sacct
+	tests/unit/test_fairness tests/unit/test_page tests/unit/test_appointed tests/unit/test_arena_rigid tests/unit/test_fabric tests/unit/test_policy_spans tests/unit/test_segments tests/unit/test_layouts tests/unit/test_promises tests/unit/test_sim_slowdowns tests/unit/test_sacct
 endif
 EXTRA_DIST += tests/fuzz/apply_comment.cc tests/fuzz/parse_gres_config.cc tests/fuzz/parse_check_request.cc tests/fuzz/parse_mark.cc tests/fuzz/parse_node_check.cc tests/fuzz/parse_node_extra.cc \
 	tests/fuzz/parse_offer_json.cc tests/fuzz/parse_plan_pin.cc tests/fuzz/parse_profile_request.cc \

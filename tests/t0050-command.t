@@ -106,6 +106,12 @@ exits 0 'experts of several nodes are in one NVLink domain' "$arena" plan --mode
     --gpu-type GB200-NVL72 --gpus 64 --launcher megatron --domain-nodes 18 --top 1 --json
 json 'all sixteen nodes, and without the domain it takes longer' '.grids[0] | .segment == 16 and
     .iteration_s_over.pod > .estimate.iteration_s'
+exits 0 'all grids of that' "$arena" plan --model mixtral-8x7b --global-batch 256 \
+    --gpu-type GB200-NVL72 --gpus 64 --launcher megatron --domain-nodes 18 --json
+json 'the same grid has a slower plan that needs no domain' '[.grids[] | select(.feasible)] |
+    (map(select(.segment == 16))[0]) as $rack |
+    any(.[]; (has("segment") | not) and .nodes == 16 and .stages == $rack.stages and
+        .estimate.iteration_s > $rack.estimate.iteration_s)'
 refused '--oversubscription' "${gpt2[@]}" --gpu-type A40 --gpus 8 --oversubscription 0.5
 refused '--pod-leaves' "${gpt2[@]}" --gpu-type A40 --gpus 8 --pod-leaves 2
 

@@ -106,29 +106,38 @@ order() {
 # Of Slurm's backfill; a job that was submitted since has been seen by the second.
 passes() { sdiag | sed -n '/Backfilling stats/,$s/.*Total cycles: //p' | head -n 1; }
 
+# six SCRIPT: a job of six trays of GB200
+six() { submit --time=60 -o /dev/null --arena-model=gpt2 --arena-batch=96 --arena-launcher=env --arena-types=gb200 --arena-gpus=24 "$@"; }
+
 # Plans priced for racks: see tests/bench/placement racks. Released, Slurm itself starts the job.
 racks() {
     count=16 leaf_nodes=4 per_node=4
     leaf_of() { echo $((($1 - 1) / leaf_nodes)); }
     start_arena --nodes gb200:16x4 --topology block:4 --hardware GB200-NVL72
-    local job first second
+    local job first second third
     close n{9..16}
     first=$(submit --time=60 -o /dev/null --gres=gpu:gb200:4 -w n1 "$work/trainer")
     second=$(submit --time=60 -o /dev/null --gres=gpu:gb200:4 -w n8 "$work/trainer")
     ok "two racks have three free nodes each" eval 'wait_for_state "$first" RUNNING && wait_for_state "$second" RUNNING'
-    job=$(submit --time=60 -o /dev/null --arena-model=gpt2 --arena-batch=96 --arena-launcher=env --arena-types=gb200 --arena-gpus=24 "$work/trainer")
+    job=$(six "$work/trainer")
+    ok "a job of six starts on three and three" wait_started "$job"
+    is "$(grep -c '^ARENA_PLAN=.*"segment"' "$gates/$job.env.0")" 0 "with a plan that needs no rack"
+    gone "$job"
+    third=$(submit --time=60 -o /dev/null --gres=gpu:gb200:4 -w n2 "$work/trainer")
+    ok "a third node is taken" wait_for_state "$third" RUNNING
+    job=$(six "$work/trainer")
     ok "a job of six, two of a rack at a time, is released to wait" wait_until "[[ \$(arena_word $job state) == released ]]"
     ok "Slurm looks at it twice" wait_until "((\$(passes) >= $(passes) + 2)) || [[ \$(job_state $job) == RUNNING ]]" 90
-    is "$(job_state "$job")" PENDING "and does not start it on three and three"
+    is "$(job_state "$job")" PENDING "and finds no six"
     gone "$second"
-    ok "it starts when a fourth is free" wait_started "$job"
+    ok "it starts when a whole rack and two are free" wait_started "$job"
     is "$(scontrol show hostnames "$(nodes_of "$job")" | by_leaf | sort | paste -sd' ')" "0 2 1 4" \
         "on two and four"
     gone "$job"
-    job=$(submit --time=60 -o /dev/null --arena-model=gpt2 --arena-batch=96 --arena-launcher=env --arena-types=gb200 --arena-gpus=24 \
-        --wrap "srun bash -c 'echo \$SLURM_PROCID \$SLURMD_NODENAME \$RANK' >$gates/\$SLURM_JOB_ID.tasks")
+    job=$(six --wrap "srun bash -c 'echo \$SLURM_PROCID \$SLURMD_NODENAME \$RANK' >$gates/\$SLURM_JOB_ID.tasks")
     ok "another one says what its ranks are" wait_for_state "$job" COMPLETED
     is "$(ranks_of "$job" | wc -l) $(ranks_of "$job" | groups 1) $(ranks_of "$job" | groups 2)" "24 2 6" "which keep node and rack together"
+    gone "$third"
     gone "$first"
     open
     end_cluster

@@ -134,10 +134,13 @@ Result<ProfileTable> table_of_file(const std::string& file, const GpuPool& pool)
 void correct(std::vector<GridResult>& results, const std::vector<Observation>& observations) {
     std::vector<Offer> offers;
     for (const GridResult& r : results)
-        if (r.estimate.iteration_s > 0) offers.push_back({r.grid, r.plan, r.estimate});
+        if (r.estimate.iteration_s > 0)
+            offers.push_back(
+                {.grid = r.grid, .plan = r.plan, .estimate = r.estimate, .segment = r.segment});
     for (const Offer& offer : correct_offers(std::move(offers), observations))
         for (GridResult& r : results)
-            if (r.grid == offer.grid && r.plan == offer.plan) r.estimate = offer.estimate;
+            if (r.grid == offer.grid && r.plan == offer.plan && r.segment == offer.segment)
+                r.estimate = offer.estimate;
 }
 
 /// What comes with slurm-arena for the pool's hardware.

@@ -354,6 +354,46 @@ Status check_shape(const Model& model, std::int64_t global_batch, const Grid& gr
     return check_schedule(plan);
 }
 
+/// What has a plan of segments has one that needs no domain, too: the fastest where no domain joins
+/// any nodes, of the same stages. With what the budget has left.
+void add_plans_without_domain(const PlanQuery& query, const GpuPool& pool, PlanBudget& budget,
+                              std::vector<GridResult>& results) {
+    std::vector<Grid> grids;
+    for (const GridResult& result : results)
+        if (result.segment > 1 && result.grid.gpu_type == pool.gpu_type)
+            grids.push_back(result.grid);
+    if (grids.empty()) return;
+    GpuPool apart = pool;
+    apart.domain_nodes = 0;
+    const auto context = prepare(query.model, apart, query.global_batch);
+    PoolSearch search(query, *context, budget);
+    for (std::size_t i = 0; i < grids.size(); ++i) {
+        const PlanBudget::Slice own(budget, share_of(i, grids.size()));
+        GridResult found = search.search({grids[i].nodes, grids[i].gpus_per_node}, grids[i].stages);
+        if (!found.feasible) continue;
+        price_spans(*context, found);
+        results.push_back(std::move(found));
+    }
+}
+
+bool are_same_nodes(const Grid& a, const Grid& b) {
+    return a.gpu_type == b.gpu_type && a.nodes == b.nodes && a.gpus_per_node == b.gpus_per_node &&
+           a.split == b.split;
+}
+
+/// A plan of segments is offered only where it is faster than one without.
+void drop_needless_segments(std::vector<Offer>& offers) {
+    std::vector<Grid> without;  // a segment, of the offers so far, the fastest first
+    std::vector<Offer> kept;
+    for (Offer& offer : offers) {
+        const auto is_known = [&](const Grid& grid) { return are_same_nodes(grid, offer.grid); };
+        if (offer.segment > 1 && std::any_of(without.begin(), without.end(), is_known)) continue;
+        if (offer.segment == 1) without.push_back(offer.grid);
+        kept.push_back(std::move(offer));
+    }
+    offers = std::move(kept);
+}
+
 }  // namespace
 
 std::vector<GridResult> plan_grids(const PlanQuery& query) {
@@ -385,6 +425,7 @@ std::vector<GridResult> plan_grids(const PlanQuery& query, PlanBudget& budget) {
             for (std::size_t i = begin; i < results.size(); ++i)
                 if (results[i].feasible) price_spans(search.context(), results[i]);
         });
+    for (const GpuPool& pool : query.pools) add_plans_without_domain(query, pool, budget, results);
     return results;
 }
 
@@ -425,10 +466,8 @@ std::vector<Offer> offers_of(std::vector<GridResult> grids) {
     for (GridResult& result : grids) {
         if (!result.feasible) continue;
         const auto same = std::find_if(offers.begin(), offers.end(), [&](const Offer& offer) {
-            return offer.grid.gpu_type == result.grid.gpu_type &&
-                   offer.grid.nodes == result.grid.nodes &&
-                   offer.grid.gpus_per_node == result.grid.gpus_per_node &&
-                   offer.grid.split == result.grid.split;
+            return are_same_nodes(offer.grid, result.grid) &&
+                   (offer.segment > 1) == (result.segment > 1);
         });
         Offer offer{std::move(result.grid), std::move(result.plan), result.estimate, result.slower,
                     result.segment};
@@ -440,6 +479,7 @@ std::vector<Offer> offers_of(std::vector<GridResult> grids) {
     std::stable_sort(offers.begin(), offers.end(), [](const Offer& a, const Offer& b) {
         return a.estimate.samples_per_s > b.estimate.samples_per_s;
     });
+    drop_needless_segments(offers);
     return offers;
 }
 

@@ -24,8 +24,10 @@ std::int64_t mixed_stages_bound(const Model&);
 /// Every grid (type x nodes x GPUs per node x stages) with its proxy plan = least estimated
 /// iteration time among plans that fit memory. Same number of GPUs on every node; those of
 /// other_layouts() only where they are feasible, as is one for all uneven splits of a count where
-/// the query wants that. Deterministic order. With a budget each grid has its share of it, and what
-/// it leaves goes to those after it; without one, as everywhere below, the search goes to its end.
+/// the query wants that. A grid whose plan has a segment comes again, behind all others, with the
+/// fastest plan that needs no domain, priced without one. Deterministic order. With a budget each
+/// grid has its share of it, and what it leaves goes to those after it; without one, as everywhere
+/// below, the search goes to its end.
 std::vector<GridResult> plan_grids(const PlanQuery&);
 std::vector<GridResult> plan_grids(const PlanQuery&, PlanBudget&);
 
@@ -34,7 +36,8 @@ std::vector<GridResult> plan_grids(const PlanQuery&, PlanBudget&);
 std::vector<GridResult> plan_pareto(const PlanQuery&);
 std::vector<GridResult> plan_pareto(const PlanQuery&, PlanBudget&);
 
-/// The best feasible grid per (GPU type, nodes, GPUs per node), best samples/s first.
+/// The best feasible grid per (GPU type, nodes, GPUs per node), best samples/s first; where that
+/// one's plan has a segment, the best without a segment, too.
 std::vector<Offer> make_offers(const PlanQuery&);
 /// Of grids that plan_grids() returned.
 std::vector<Offer> offers_of(std::vector<GridResult>);

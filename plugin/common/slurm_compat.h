@@ -148,15 +148,6 @@ void set_segment_size([[maybe_unused]] Details* details, [[maybe_unused]] std::u
     if constexpr (has_segments<Details>()) details->segment_size = nodes;
 }
 
-/// Of 25.05: the partition's jobs are placed by another topology than the cluster's default.
-template <typename Partition>
-bool has_other_topology([[maybe_unused]] const Partition* part) {
-    if constexpr (requires { part->topology_idx; })
-        return part->topology_idx != 0;
-    else
-        return false;
-}
-
 /// --exclusive=topo, and partitions with Exclusive=TOPO (24.05): nobody else has nodes of a block
 /// in which the job has one.
 template <typename Job>

@@ -102,6 +102,8 @@ struct Place {
     std::int64_t min_nodes = 1, max_nodes = INT64_MAX;
     std::int64_t max_cpus_per_node = INT64_MAX;       ///< of one job
     std::int64_t max_memory_mb_per_node = INT64_MAX;  ///< of one job
+    /// Another network than Snapshot's places its jobs: that one's limits are none here.
+    bool other_network = false;
     auto operator<=>(const Place&) const = default;
 };
 

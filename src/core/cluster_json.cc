@@ -182,6 +182,7 @@ Json json_of(const Place& place) {
     if (place.min_nodes != 1) json["min_nodes"] = place.min_nodes;
     for (const auto& [key, limit] : place_limits)
         if (place.*limit != INT64_MAX) json[key] = place.*limit;
+    if (place.other_network) json["other_network"] = true;
     return json;
 }
 
@@ -193,6 +194,7 @@ void read(const Json& json, const std::string& where, std::optional<Error>& erro
     if (fields.has("min_nodes")) fields.integer("min_nodes", out.min_nodes, 0, INT64_MAX);
     for (const auto& [key, limit] : place_limits)
         if (fields.has(key)) fields.integer(key, out.*limit, 0, INT64_MAX);
+    if (fields.has("other_network")) fields.boolean("other_network", out.other_network);
 }
 
 Json json_of(const Occupied::Part& part) {

@@ -33,6 +33,10 @@ void scale(Estimate& e, double factor) {
     e.tflops_per_gpu /= factor;
 }
 
+bool is_same_offer(const Offer& a, const Offer& b) {
+    return is_same_layout(a.grid, b.grid) && a.plan == b.plan && a.segment == b.segment;
+}
+
 Offer at_span(Offer offer, Span span) {
     if (const double slower = offer.slower_at(span); slower != 1) scale(offer.estimate, slower);
     offer.slower = {1, 1};

@@ -64,6 +64,19 @@ struct Offer {
     [[nodiscard]] bool knows_spans() const { return slower != SpanFactors{1, 1}; }
     bool operator==(const Offer&) const = default;
 };
+/// Whether the two are one choice of a job: of a grid one offer's plan may need whole segments, and
+/// another's none.
+bool is_same_offer(const Offer&, const Offer&);
+/// The grid that a job got, and as which of its offers: that one's segment.
+struct Chosen : Grid {
+    explicit Chosen(const Grid& grid) : Grid(grid) {}
+    Chosen(const Offer& offer) : Grid(offer.grid), segment(offer.segment) {}
+    std::int64_t segment = 1;
+    bool operator==(const Chosen&) const = default;
+    [[nodiscard]] bool is_of(const Offer& offer) const {
+        return is_same_layout(*this, offer.grid) && segment == offer.segment;
+    }
+};
 /// All of the estimate takes so many times as long.
 void scale(Estimate&, double factor);
 /// As it runs over the span: its estimate is of that, and it has one time.

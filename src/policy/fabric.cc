@@ -266,16 +266,6 @@ bool Fabric::choose(std::span<const std::int64_t> room, std::int64_t wanted,
     return !out.empty();
 }
 
-std::size_t Fabric::first_with_room(std::span<const NodeIndex> nodes, std::int64_t wanted,
-                                    std::vector<Share>& out) const {
-    std::vector<std::int64_t> room(leaves_, 0);
-    for (std::size_t n = 0; n < nodes.size(); ++n) {
-        ++room[leaf_of_[nodes[n]]];
-        if (static_cast<std::int64_t>(n) + 1 >= wanted && choose(room, wanted, out)) return n + 1;
-    }
-    return 0;
-}
-
 template <typename LeafOf, typename Items>
 Span Fabric::span_over(const Items& items, LeafOf leaf_of) const {
     Span span = Span::leaf;
@@ -308,17 +298,22 @@ bool Fabric::keeps_segments(std::span<const NodeIndex> nodes, std::int64_t segme
 }
 
 std::size_t Fabric::first_within(std::span<const NodeIndex> nodes, std::int64_t wanted, Span span,
-                                 std::vector<Share>& out) const {
-    if (span >= widest()) return first_with_room(nodes, wanted, out);
-    std::vector<std::int64_t> in_leaf(leaves_, 0), in_pod(pods_, 0);
+                                 std::int64_t segment, std::vector<Share>& out) const {
+    out.clear();
+    if (wanted % segment != 0 || !keeps_segments({}, segment)) return 0;
+    std::vector<std::int64_t> in_leaf(leaves_, 0), room(leaves_, 0), in_pod(pods_, 0), near;
+    std::int64_t in_all = 0;
     for (std::size_t n = 0; n < nodes.size(); ++n) {
         const std::uint32_t leaf = leaf_of_[nodes[n]], pod = pod_of_leaf_[leaf];
-        ++in_leaf[leaf], ++in_pod[pod];
-        if ((span == Span::leaf ? in_leaf[leaf] : in_pod[pod]) < wanted) continue;
-        std::vector<std::int64_t> room(leaves_, 0);
-        for (std::uint32_t l = 0; l < leaves_; ++l)
-            if (pod_of_leaf_[l] == pod) room[l] = in_leaf[l];
-        if (choose(room, wanted, out)) return n + 1;
+        if (++in_leaf[leaf] % segment != 0) continue;  // of the last segment of it some are missing
+        room[leaf] += segment, in_pod[pod] += segment, in_all += segment;
+        const bool any_pod = span >= widest();
+        const std::int64_t most = any_pod ? in_all : span == Span::pod ? in_pod[pod] : room[leaf];
+        if (most < wanted) continue;
+        near = room;
+        for (std::uint32_t l = 0; l < leaves_ && !any_pod; ++l)
+            if (pod_of_leaf_[l] != pod) near[l] = 0;
+        if (choose(near, wanted, out)) return n + 1;
     }
     return 0;
 }

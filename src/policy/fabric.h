@@ -54,12 +54,11 @@ class Fabric {
     [[nodiscard]] bool choose(std::span<const std::int64_t> room, std::int64_t wanted,
                               std::vector<Share>& out) const;
     /// The same of the first nodes of a list: so many of them, at least, must be taken into account
-    /// until a job may have `wanted` of these together. 0: all of them do not suffice.
-    [[nodiscard]] std::size_t first_with_room(std::span<const NodeIndex> nodes, std::int64_t wanted,
-                                              std::vector<Share>& out) const;
-    /// The same, and that they lie no farther apart.
+    /// until a job may have `wanted` of these together, no farther apart than the span, and of each
+    /// block a multiple of `segment`. 0: all of them do not suffice.
     [[nodiscard]] std::size_t first_within(std::span<const NodeIndex> nodes, std::int64_t wanted,
-                                           Span, std::vector<Share>& out) const;
+                                           Span, std::int64_t segment,
+                                           std::vector<Share>& out) const;
     /// How far apart the shares lie.
     [[nodiscard]] Span span_of(std::span<const Share>) const;
     /// Takes nodes one after the other, as long as the share of their leaf lasts.

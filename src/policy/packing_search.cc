@@ -35,7 +35,8 @@ bool Packing::is_usable(const Search& search, NodeIndex index, const Placement& 
 void Packing::collect(const Search& search, Placement& out) const {
     if (out.nodes.size() >= search.wanted) return;
     if (fabric().is_flat()) return collect_any(search, out);
-    if (out.nodes.size() + 1 == search.wanted && (out.nodes.empty() || !fabric().has_limits()))
+    if (out.nodes.size() + 1 == search.wanted &&
+        (out.nodes.empty() || !problem_->is_limited(search.place)))
         return collect_one(search, out);
     collect_near(search, out);
 }
@@ -138,7 +139,7 @@ void Packing::collect_near(const Search& search, Placement& out) const {
         count_room(search, c, out.gpus_per_node, rooms);
         if (take_shares(search, c + 1, rooms, out)) return;
     }
-    if (!fabric().has_limits()) collect_any(search, out);
+    if (!problem_->is_limited(search.place)) collect_any(search, out);
 }
 
 /// Where loans are, what is preferred of the job's own nodes and of lent ones first.
@@ -146,9 +147,8 @@ void Packing::collect_all(const Task& task, const Choice& choice, const Place& p
                           Placement& out) const {
     const auto wanted = static_cast<std::size_t>(choice.gpus / out.gpus_per_node);
     const Span widest = problem_->widest(choice, *out.offer);
-    const std::int64_t segment = out.offer->segment;
     const auto collect_of = [&](Owner owner, std::size_t most) {
-        collect({task, choice, place, owner, most, widest, segment}, out);
+        collect({task, choice, place, owner, most, widest, out.offer->segment}, out);
     };
     if (lent_ != nullptr) {
         const auto own =
@@ -157,8 +157,7 @@ void Packing::collect_all(const Task& task, const Choice& choice, const Place& p
         collect_of(Owner::lent, wanted);
     }
     collect_of(Owner::any, wanted);
-    const bool is_limited = fabric().has_limits() || widest < fabric().widest() || segment > 1;
-    if (lent_ == nullptr || !is_limited) return;
+    if (lent_ == nullptr || problem_->may_lie_anywhere(place, choice, *out.offer)) return;
     if (out.nodes.size() == wanted && is_together(out) && fabric().span_of(out.nodes) <= widest)
         return;
     out.nodes.clear();
@@ -344,11 +343,10 @@ const Offer* Packing::stands(const Task& task, const Choice& choice, bool all_us
         if (!allows(place, *task.job, wanted, per_node)) return false;
         if (wanted % offer.segment != 0 || !fabric().keeps_segments({}, offer.segment))
             return false;
-        const Span widest = problem_->widest(choice, offer);
         const auto is_found = [&](NodeIndex n) {
             return is_in_set(place.node_set, n) && usable(n, per_node);
         };
-        if (wanted > 1 && (fabric().has_limits() || widest < fabric().widest()))
+        if (wanted > 1 && !problem_->may_lie_anywhere(place, choice, offer))
             return is_near(choice, offer, wanted, per_node, is_found);
         if (all_usable && has_all_nodes(place.node_set))
             return count_nodes(room_of(choice), per_node) >= wanted;

@@ -137,13 +137,23 @@ void Problem::add_spans(const Offer& offer, std::int32_t type) {
     }
 }
 
+/// Whether the layout needs no domain, and all that the choice has do: those of a site whose
+/// domains are never whole.
+bool Problem::is_way_out(const Offer& offer, const Choice& choice) const {
+    const auto layouts = offers(choice);
+    return offer.segment == 1 &&
+           std::ranges::all_of(layouts, [](const Offer* known) { return known->segment > 1; });
+}
+
 /// One more layout of the choice that was added last, or of one more; first: of the task's.
 void Problem::add_layout(const Sortable& s, std::size_t first) {
     const double slowest_layout =
         scope_ == Scope::starts ? std::numeric_limits<double>::infinity() : layout_tolerance;
     const bool same =
         choices_.size() > first && choices_.back().type == s.type && choices_.back().gpus == s.gpus;
-    const bool close = same && s.iteration_s <= slowest_layout * choices_.back().iteration_s;
+    const bool close =
+        same && (s.iteration_s <= slowest_layout * choices_.back().iteration_s ||
+                 (scope_ != Scope::layouts && is_way_out(*s.offer, choices_.back())));
     if (same && !close && scope_ != Scope::layouts) return;
     if (!close) {
         choices_.push_back({.type = s.type,
@@ -157,6 +167,7 @@ void Problem::add_layout(const Sortable& s, std::size_t first) {
         return;
     }
     offers_.push_back(s.offer);
+    has_segments_ = has_segments_ || s.offer->segment > 1;
     if (!spans_.empty() || s.span != widest_span) {
         spans_.resize(offers_.size(), widest_span);
         spans_.back() = s.span;
@@ -215,7 +226,8 @@ double Problem::add_choices(const JobState& job, const std::vector<Offer>& offer
         if (key(a) != key(b)) return key(a) < key(b);
         const Grid &grid = a.offer->grid, &other = b.offer->grid;
         if (grid.is_uneven() != other.is_uneven()) return other.is_uneven();
-        return std::tie(grid, a.offer->plan) < std::tie(other, b.offer->plan);
+        return std::tie(grid, a.offer->plan, a.offer->segment) <
+               std::tie(other, b.offer->plan, b.offer->segment);
     });
     const std::size_t first = choices_.size();
     for (const Sortable& s : scratch_) add_layout(s, first);
@@ -271,8 +283,9 @@ void Problem::add_task(const JobState& job, const std::vector<Offer>& offers) {
         const bool all_typed = std::all_of(job.nodes.begin(), job.nodes.end(), [&](NodeIndex n) {
             return n < node_types_.size() && node_types_[n] == type;
         });
-        task.current =
-            type < 0 || !all_typed ? -1 : find_choice(task, grid, fabric_.span_of(job.nodes));
+        task.current = type < 0 || !all_typed
+                           ? -1
+                           : find_choice(task, *job.current, fabric_.span_of(job.nodes));
         if (task.current < 0)
             return forget(offers, task);  // runs with what it is no longer offered: let it run
         capacity_[static_cast<std::size_t>(type)] += grid.gpus();
@@ -300,7 +313,8 @@ std::int32_t Problem::find_choice(const Task& task, std::int32_t type, std::int6
     return -1;
 }
 
-std::int32_t Problem::find_choice(const Task& task, const Grid& grid, Span span) const {
+std::int32_t Problem::find_choice(const Task& task, const Offer& wanted, Span span) const {
+    const Grid& grid = wanted.grid;
     const std::int32_t type = type_of(grid.gpu_type);
     const std::int32_t fastest = type < 0 ? -1 : find_choice(task, type, grid.gpus());
     const auto end = static_cast<std::int32_t>(task.first_choice + task.choice_count);
@@ -308,7 +322,8 @@ std::int32_t Problem::find_choice(const Task& task, const Grid& grid, Span span)
         if (choice(i).type != type || choice(i).gpus != grid.gpus()) break;
         const auto layouts = offers(choice(i));
         if (std::any_of(layouts.begin(), layouts.end(), [&](const Offer* offer) {
-                if (widest(choice(i), *offer) < span) return false;
+                if (widest(choice(i), *offer) < span || offer->segment != wanted.segment)
+                    return false;
                 if (grid.is_uneven() || offer->grid.is_uneven())
                     return grid.is_uneven() == offer->grid.is_uneven();
                 // of any other split of the same GPUs, too, where an offer holds for them

@@ -16,7 +16,8 @@
 namespace arena {
 
 /// A GPU type and count that a job could take. `offers` are its layouts, fastest first; layouts
-/// more than a twentieth slower than the fastest are left out, or are a choice of their own.
+/// more than a twentieth slower than the fastest are left out, or are a choice of their own. Where
+/// all faster ones need a domain the fastest that needs none stays in any case.
 struct Choice {
     std::int32_t type = 0;
     std::int32_t gpus = 0;
@@ -91,14 +92,27 @@ class Problem {
     [[nodiscard]] Span widest(const Choice&, const Offer&) const;
     /// Some choice is of a span: of nodes that lie no farther apart.
     [[nodiscard]] bool has_spans() const { return !spans_.empty(); }
+    /// Some layout needs nodes that lie together: within a span, or in whole segments of a block.
+    [[nodiscard]] bool needs_near_nodes() const { return has_spans() || has_segments_; }
+    /// Some sets of nodes of the place are no job's.
+    [[nodiscard]] bool is_limited(const Place& place) const {
+        return fabric_.has_limits() && !place.other_network;
+    }
+    /// Whether the layout may have any nodes of the place, wherever they lie.
+    [[nodiscard]] bool may_lie_anywhere(const Place& place, const Choice& choice,
+                                        const Offer& offer) const {
+        return !is_limited(place) && widest(choice, offer) >= fabric_.widest() &&
+               offer.segment == 1;
+    }
     /// An iteration with the layout on nodes that lie as far apart, as far as nodes can.
     [[nodiscard]] double iteration_s(const Offer& offer, Span span) const {
         return offer.iteration_s(std::min(span, fabric_.widest()));
     }
     /// Index of the fastest choice (type, gpus) of the task, -1 when there is none.
     [[nodiscard]] std::int32_t find_choice(const Task&, std::int32_t type, std::int64_t gpus) const;
-    /// The same, but the one that has this layout, over this span, where one has it.
-    [[nodiscard]] std::int32_t find_choice(const Task&, const Grid&, Span = Span::leaf) const;
+    /// The same, but the one that has this offer's layout, with its segment, over this span, where
+    /// one has it.
+    [[nodiscard]] std::int32_t find_choice(const Task&, const Offer&, Span = Span::leaf) const;
     /// Index of the choice that the user would have asked Slurm for, -1 when none was.
     [[nodiscard]] std::int32_t requested(const Task&) const;
     /// Seconds that the work left takes with the choice, without a restart.
@@ -141,6 +155,7 @@ class Problem {
     void count_together();
     void add_spans(const Offer&, std::int32_t type);
     void add_layout(const Sortable&, std::size_t first);
+    [[nodiscard]] bool is_way_out(const Offer&, const Choice&) const;
     [[nodiscard]] bool has_place_for(const JobState&, std::int32_t type, std::int64_t gpus) const;
     void add_task(const JobState&, const std::vector<Offer>&);
     double add_choices(const JobState&, const std::vector<Offer>&);
@@ -160,6 +175,7 @@ class Problem {
     std::vector<Choice> choices_;
     std::vector<const Offer*> offers_;
     std::vector<Span> spans_;  ///< by offers_; empty: any span of any
+    bool has_segments_ = false;
     /// Of the nodes of a type, the most of one leaf and of one pod.
     struct Together {
         std::int64_t in_leaf = 0, in_pod = 0;

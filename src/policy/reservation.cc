@@ -74,10 +74,11 @@ std::vector<NodeIndex> hosts_in(const Problem& problem, const Task& task, const 
     if (grid.is_uneven()) return hosts_of_pieces(problem, task, grid, place);
     if (!allows(place, *task.job, grid.nodes, grid.gpus_per_node)) return {};
     const auto wanted = static_cast<std::size_t>(grid.nodes);
-    const bool any_will_do = !all && !problem.fabric().has_limits();
-    std::vector<NodeIndex> hosts =
-        empty_hosts(problem, grid, place, grid.gpus_per_node, any_will_do ? wanted : SIZE_MAX);
-    if (hosts.size() < wanted || !problem.fabric().has_room(hosts, grid.nodes)) hosts.clear();
+    const bool is_limited = problem.is_limited(place);
+    std::vector<NodeIndex> hosts = empty_hosts(problem, grid, place, grid.gpus_per_node,
+                                               all || is_limited ? SIZE_MAX : wanted);
+    if (hosts.size() < wanted || (is_limited && !problem.fabric().has_room(hosts, grid.nodes)))
+        hosts.clear();
     return hosts;
 }
 
@@ -234,7 +235,7 @@ Leftover::Leftover(const Problem& problem, const Packing& left, std::span<const 
 
 std::string waits_for(const Problem& problem, const Task& task, const Offer& offer,
                       const Leftover& left) {
-    const Choice& choice = problem.choice(problem.find_choice(task, offer.grid));
+    const Choice& choice = problem.choice(problem.find_choice(task, offer));
     const bool others_have_some =
         std::any_of(left.given.begin(), left.given.end(), [&](NodeIndex n) {
             return problem.type_of_node(n) == choice.type &&
@@ -271,7 +272,7 @@ std::vector<Action> reservations(const Problem& problem, std::span<const double>
         const Offer* offer = shape_for(problem, task, values);
         if (offer == nullptr) continue;
         // Slurm would start it at once on the nodes that are too far apart.
-        const Choice& nearest = problem.choice(problem.find_choice(task, offer->grid));
+        const Choice& nearest = problem.choice(problem.find_choice(task, *offer));
         if (has_room_apart(problem, task, nearest, *left.packing)) continue;
         std::int64_t& of_type =
             depth[static_cast<std::size_t>(problem.type_of(offer->grid.gpu_type))];

@@ -53,7 +53,11 @@ std::string why_moved(const Problem& problem, const Task& task, double iteration
 
 }  // namespace
 
-std::string_view near_words(const Problem& problem, const Choice& choice, const Offer& offer) {
+std::string near_words(const Problem& problem, const Choice& choice, const Offer& offer) {
+    if (offer.segment > 1)
+        return offer.segment == offer.grid.nodes
+                   ? " in one block"
+                   : fmt::format(", {} nodes of a block at a time", offer.segment);
     const Span widest = problem.widest(choice, offer);
     if (widest == widest_span || widest >= problem.fabric().widest()) return "";
     return widest == Span::leaf ? " in one leaf" : " in one pod";
@@ -66,7 +70,7 @@ std::string why_chosen(const Problem& problem, const Task& task, const Action& a
     const auto choices = problem.choices(task);
     if (choices.size() == 1) return "its only shape";
     const Choice& fastest = *std::ranges::min_element(choices, {}, &Choice::iteration_s);
-    const std::int32_t own = problem.find_choice(task, action.offer.grid);
+    const std::int32_t own = problem.find_choice(task, action.offer);
     const double times = iteration_s / fastest.iteration_s;
     if (times < alike || own < 0) return "its fastest shape";
     const Offer& best = *problem.offers(fastest).front();

@@ -4,14 +4,14 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 
 #include "policy/reservation.h"
 
 namespace arena {
 
-/// " in one leaf", " in one pod": how near its nodes lie together, where the choice asks for that.
-std::string_view near_words(const Problem&, const Choice&, const Offer&);
+/// " in one leaf", " in one pod", " in one block", ", 2 nodes of a block at a time": how near its
+/// nodes lie together, where the choice asks for that.
+std::string near_words(const Problem&, const Choice&, const Offer&);
 
 /// Of a start: "its fastest shape", "its only shape", or the fastest one and why it is not that:
 /// "8xa100 would be 1.6 times as fast: not enough free now". Of a resize: what the job gains by it.

@@ -10,10 +10,12 @@
 #include <tuple>
 
 #include "baselines/registry.h"
+#include "policy/order/promises.h"
 #include "policy/packing.h"
 #include "suite.h"
 
 using namespace arena;
+using arena::test::must;
 
 namespace {
 
@@ -56,6 +58,19 @@ Network random_network(Random& random, std::int64_t most_leaves) {
         network.leaves.push_back(std::move(path));
     }
     return network;
+}
+
+/// Nodes of each leaf, by chance: racks have up to eighteen, below a switch there are a few.
+std::vector<std::int64_t> random_sizes(Random& random, const Network& network) {
+    const bool blocks = network.topology == NetworkKind::block;
+    std::vector<std::int64_t> nodes(network.leaves.size());
+    for (std::int64_t& n : nodes) n = blocks ? among(random, 2, 18) : among(random, 1, 6);
+    return nodes;
+}
+
+/// So many of all of them that some are refused.
+std::int64_t random_count(Random& random, const Network& network, std::int64_t most) {
+    return among(random, 1, network.topology == NetworkKind::block ? 3 * most : most);
 }
 
 /// nodes[l] nodes of eight GPUs below leaf l.
@@ -129,12 +144,12 @@ TEST(as_few_leaves_as_can_be_are_taken) {
     int refused = 0, several = 0;
     for (int round = 0; round < 2000; ++round) {
         const Network network = random_network(random, 12);
-        std::vector<std::int64_t> nodes(network.leaves.size()), room;
-        for (std::int64_t& n : nodes) n = among(random, 1, 6);
+        const std::vector<std::int64_t> nodes = random_sizes(random, network);
+        std::vector<std::int64_t> room;
         for (const std::int64_t n : nodes) room.push_back(among(random, 0, n));
         const Fabric fabric(cluster_of(network, nodes));
         ck_assert_uint_eq(fabric.leaves(), network.leaves.size());
-        const std::int64_t wanted = among(random, 1, 14);
+        const std::int64_t wanted = random_count(random, network, 14);
         const Cost least = least_cost(network, room, wanted, *std::ranges::min_element(nodes));
         std::vector<Fabric::Share> shares;
         const bool found = fabric.choose(room, wanted, shares);
@@ -196,11 +211,12 @@ TEST(among_as_few_leaves_those_are_taken_that_slurm_takes) {
     for (int round = 0; round < 2000; ++round) {
         const auto leaves = static_cast<std::size_t>(among(random, 2, round % 4 == 0 ? 200 : 24));
         Network network{NetworkKind::tree, {}};
-        std::vector<std::int64_t> nodes(leaves, 6), room, taken(leaves, 0);
+        const std::int64_t size = among(random, 2, 18);
+        std::vector<std::int64_t> nodes(leaves, size), room, taken(leaves, 0);
         std::int64_t all = 0;
         for (std::size_t l = 0; l < leaves; ++l) {
             network.leaves.push_back({"spine", "l" + std::to_string(l)});
-            room.push_back(among(random, 0, 6));
+            room.push_back(among(random, 0, size));
             all += room.back();
         }
         if (all == 0) continue;
@@ -215,9 +231,7 @@ TEST(among_as_few_leaves_those_are_taken_that_slurm_takes) {
 
 /// A cluster with jobs on some of its nodes, weights, nodes that sleep and nodes that a set lacks.
 Snapshot used_cluster(Random& random, const Network& network) {
-    std::vector<std::int64_t> nodes(network.leaves.size());
-    for (std::int64_t& n : nodes) n = among(random, 1, 5);
-    Snapshot s = cluster_of(network, nodes);
+    Snapshot s = cluster_of(network, random_sizes(random, network));
     const bool weights = among(random, 0, 2) == 0;
     for (NodeState& node : s.nodes) {
         node.free_gpus = among(random, 0, 2) == 0 ? 8 : among(random, 0, 8);
@@ -258,7 +272,8 @@ TEST(a_packing_takes_what_the_network_says) {
     for (int round = 0; round < 2000; ++round) {
         const Network network = random_network(random, 8);
         Snapshot s = used_cluster(random, network);
-        const std::int64_t wanted = among(random, 1, 6), per_node = among(random, 1, 8);
+        const std::int64_t wanted = random_count(random, network, 6);
+        const std::int64_t per_node = among(random, 1, 8);
         const auto set = static_cast<std::uint32_t>(among(random, 0, 1));
         s.jobs.push_back(job_of(1, set));
         Offers offers;
@@ -360,6 +375,49 @@ TEST(nodes_outside_the_network_are_used_as_slurm_does) {
     block.nodes[0].free_gpus = 0;
     ck_assert(place_alone(block, 2) == (std::vector<NodeIndex>{2, 3}));
     ck_assert(!place_alone(block, 3));  // none beside those of a block
+}
+
+/// A partition of Slurm 25.05 with a topology of its own has nodes that the default's tops or
+/// blocks do not join: its jobs are placed by that one.
+TEST(a_job_that_another_network_places_is_held_to_no_limit_of_this_one) {
+    const std::int64_t two[] = {2, 2}, one[] = {2};
+    Snapshot tree = cluster_of({NetworkKind::tree, {{"s", "l0"}, {"another topology"}}}, two);
+    Snapshot block = cluster_of({NetworkKind::block, {{"b0"}}}, one);
+    for (const char* name : {"n2", "n3"}) {
+        block.node_sets[0].push_back(static_cast<NodeIndex>(block.nodes.size()));
+        block.nodes.push_back({name, "a40", 8, 8, 64, 640000});
+    }
+    for (Snapshot s : {tree, block})
+        for (const bool other : {true, false}) {
+            s.jobs = {job_of(1, 0)};
+            s.jobs[0].places = {{.node_set = 0, .other_network = other}};
+            s.jobs[0].requested_type = "a40";
+            s.jobs[0].requested_gpus = 24;
+            s.jobs[0].time_limit_s = 3600;
+            const Offers offers{{1, std::vector{offer_of(3, 8)}}};
+            ck_assert(must(parse_snapshot(to_json(s))) == s);
+            int policies_tried = 0;
+            for (const Policy& policy : policies()) {
+                if (policy.name == "arena" || policy.name == "fifo" || policy.name == "aryl") {
+                    const Decision d = policy.decide(s, offers, {});
+                    ck_assert_msg(d.actions.size() == (other ? 1 : 0), "%s",
+                                  std::string(policy.name).c_str());
+                    ++policies_tried;
+                }
+            }
+            ck_assert_int_eq(policies_tried, 3);
+            const PolicyOptions options;
+            const Problem problem(s, offers, options);
+            const Packing packing(problem);
+            ck_assert_int_eq(
+                packing.has_room(problem.tasks()[0], problem.choices(problem.tasks()[0])[0]),
+                other);
+            PolicyOptions in_order;
+            in_order.order = QueueOrder::priority;
+            PromiseBook promises(PromiseRules{});
+            promises.give(s, offers, in_order);
+            ck_assert_int_eq(promises.find(1) != nullptr, other);
+        }
 }
 
 /// Equal pieces are an equal layout: one that is refused would be tried again under this name.

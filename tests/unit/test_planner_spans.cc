@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Prices by how far apart a job's nodes lie: of any plan, whatever the levels of the network cost;
 // and what only an NVLink domain gives.
+#include <map>
+
 #include "planner/hardware/collectives.h"
 #include "planner/plans/context.h"
 #include "planner_cases.h"
@@ -115,7 +117,7 @@ TEST(a_plan_whose_groups_leave_a_node_names_its_segment) {
     query.pin.ep = 8;
     int segments = 0;
     for (const GridResult& grid : plan_grids(query)) {
-        if (!grid.feasible) continue;
+        if (!grid.feasible || grid.segment == 1) continue;
         ck_assert_int_eq(grid.segment, grid.grid.nodes);
         // its price without the rack is known, and higher
         ck_assert_double_gt(grid.slower[0], 1);
@@ -131,12 +133,64 @@ TEST(a_plan_of_several_racks_takes_whole_parts_of_each) {
     query.pin.pp = 2, query.pin.cp = 1;
     int found = 0;
     for (const GridResult& grid : plan_grids(query)) {
-        if (!grid.feasible) continue;
+        if (!grid.feasible || grid.segment == 1) continue;
         ck_assert_int_eq(grid.grid.nodes, 32);
         ck_assert_int_eq(grid.segment, 16);  // 64 GPUs of 72
         ++found;
     }
     ck_assert_int_gt(found, 0);
+}
+
+/// The plan that a job has where no rack is whole: the fastest where there are none.
+TEST(a_grid_whose_plan_needs_racks_comes_with_one_that_needs_none) {
+    int twice = 0, different = 0;
+    for (const std::int64_t gpus : {32, 64, 128}) {
+        const auto grids = plan_grids(rack_query(gpus, 18));
+        const auto apart = plan_grids(rack_query(gpus, 0));
+        std::map<Grid, std::vector<const GridResult*>> of;
+        for (const GridResult& grid : grids)
+            if (grid.feasible) of[grid.grid].push_back(&grid);
+        for (const auto& [grid, found] : of) {
+            const bool needs = found[0]->segment > 1;
+            ck_assert_uint_eq(found.size(), needs ? 2 : 1);
+            if (!needs) continue;
+            ++twice;
+            const GridResult& without = *found[1];
+            different += without.plan != found[0]->plan;
+            ck_assert_int_eq(without.segment, 1);
+            const auto alone = std::ranges::find(apart, grid, &GridResult::grid);
+            ck_assert(alone != apart.end() && alone->plan == without.plan);
+            ck_assert(alone->estimate == without.estimate && alone->slower == without.slower);
+        }
+        // of each number of nodes the best of both kinds, and one of segments where it is faster
+        std::map<std::pair<std::int64_t, std::int64_t>, std::vector<Offer>> offered;
+        for (const Offer& offer : offers_of(grids))
+            offered[{offer.grid.nodes, offer.grid.gpus_per_node}].push_back(offer);
+        for (const auto& [shape, offers] : offered) {
+            ck_assert_uint_le(offers.size(), 2);
+            if (offers.size() == 1) continue;
+            ck_assert(offers[0].segment > 1 && offers[1].segment == 1);
+            ck_assert_double_ge(offers[0].estimate.samples_per_s, offers[1].estimate.samples_per_s);
+        }
+    }
+    ck_assert_int_gt(twice, 2);
+    ck_assert_int_gt(different, 0);
+}
+
+TEST(a_plan_of_segments_that_gains_nothing_is_not_offered) {
+    GridResult needs{.grid = {"gb200", 4, 4, 1}, .feasible = true};
+    needs.plan.stage_layers = needs.plan.stage_dp = needs.plan.stage_tp = {1};
+    needs.segment = 4;
+    const auto offered = [&](double with, double without) {
+        GridResult unbound = needs;
+        needs.estimate.samples_per_s = with;
+        unbound.estimate.samples_per_s = without;
+        unbound.segment = 1;
+        unbound.grid.stages = 2;  // of another number of stages, too
+        return offers_of({needs, unbound}).size();
+    };
+    ck_assert_uint_eq(offered(2, 1), 2);
+    ck_assert_uint_eq(offered(1, 2), 1);
 }
 
 /// Where ranks of two racks alternate, only a plan of one rack is priced for it.

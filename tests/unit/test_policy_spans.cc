@@ -1,93 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // What policies make of the price of a span: which nodes a job gets, and when it waits for others.
-#include <algorithm>
 #include <map>
-#include <numeric>
-#include <random>
 #include <set>
 
-#include "baselines/registry.h"
 #include "policy/order/promises.h"
 #include "policy/packing.h"
 #include "policy/why_chosen.h"
-#include "suite.h"
+#include "span_cases.h"
 
 using namespace arena;
+using namespace arena::test;
 
 namespace {
-
-using Random = std::mt19937_64;
-std::int64_t among(Random& random, std::int64_t low, std::int64_t high) {
-    return std::uniform_int_distribution<std::int64_t>(low, high)(random);
-}
-
-Offer offer_of(std::int64_t nodes, double iteration_s, SpanFactors slower = {1, 1}) {
-    Offer o;
-    o.grid = {"a40", nodes, 8, 1};
-    o.plan.stage_layers = o.plan.stage_tp = {1};
-    o.plan.stage_dp = {8 * nodes};
-    o.estimate.iteration_s = iteration_s;
-    o.estimate.samples_per_s = 1 / iteration_s;
-    o.slower = slower;
-    return o;
-}
-
-/// Pods of leaves of so many nodes, or blocks.
-Snapshot cluster_of(std::int64_t pods, std::int64_t leaves, std::int64_t nodes,
-                    NetworkKind kind = NetworkKind::tree) {
-    Snapshot s;
-    s.time_s = 1000;
-    s.topology = kind;
-    SwitchTable table;
-    for (std::int64_t n = 0; n < pods * leaves * nodes; ++n) {
-        NodeState node{"n" + std::to_string(n), "a40", 8, 8, 64, 640000};
-        const std::string leaf = "l" + std::to_string(n / nodes);
-        node.leaf = kind == NetworkKind::block
-                        ? table.add({leaf})
-                        : table.add({"core", "p" + std::to_string(n / nodes / leaves), leaf});
-        s.nodes.push_back(std::move(node));
-    }
-    s.switches = table.take();
-    s.node_sets.emplace_back(s.nodes.size());
-    std::iota(s.node_sets[0].begin(), s.node_sets[0].end(), NodeIndex{0});
-    return s;
-}
-
-JobState job_of(JobId id, double iterations = 1000) {
-    JobState job;
-    job.id = id;
-    job.max_gpus = INT64_MAX;
-    job.remaining_iterations = iterations;
-    job.requested_type = "a40";
-    return job;
-}
-
-/// Something else runs there, for so long.
-void occupy(Snapshot& s, std::vector<NodeIndex> nodes, double left_s) {
-    JobState runs = job_of(static_cast<JobId>(900 + s.jobs.size()), left_s);
-    runs.phase = JobPhase::running;
-    runs.current = offer_of(std::ssize(nodes), 1);
-    runs.start_s = s.time_s - 500;
-    runs.restarts = 1;
-    for (const NodeIndex n : nodes) s.nodes[n].free_gpus = s.nodes[n].free_cpus = 0;
-    runs.nodes = std::move(nodes);
-    s.jobs.push_back(std::move(runs));
-}
-
-void says(const std::string& words, std::string_view wanted) {
-    ck_assert_msg(words == wanted, "%s", words.c_str());
-}
-
-Decision decide(const Snapshot& s, const Offers& offers, std::string_view name = "arena",
-                const PolicyOptions& options = {}) {
-    return std::ranges::find(policies(), name, &Policy::name)->decide(s, offers, options);
-}
-
-const Action* start_of(const Decision& d, JobId job) {
-    for (const Action& action : d.actions)
-        if (action.job == job && action.kind == ActionKind::start) return &action;
-    return nullptr;
-}
 
 /// Two leaves of four nodes, of each two free; on the first the others come free in so long.
 Snapshot split_cluster(double free_in_s) {
@@ -113,10 +37,10 @@ TEST(nodes_lie_as_far_apart_as_the_lowest_switch_above_all_of_them) {
     // the first so many of a list that have as many near enough together
     const std::vector<NodeIndex> order{0, 2, 4, 5, 6, 1};
     std::vector<Fabric::Share> shares;
-    ck_assert_uint_eq(fabric.first_within(order, 2, Span::pods, shares), 2);
-    ck_assert_uint_eq(fabric.first_within(order, 2, Span::leaf, shares), 4);
-    ck_assert_uint_eq(fabric.first_within(order, 3, Span::pod, shares), 5);
-    ck_assert_uint_eq(fabric.first_within(order, 4, Span::pod, shares), 0);
+    ck_assert_uint_eq(fabric.first_within(order, 2, Span::pods, 1, shares), 2);
+    ck_assert_uint_eq(fabric.first_within(order, 2, Span::leaf, 1, shares), 4);
+    ck_assert_uint_eq(fabric.first_within(order, 3, Span::pod, 1, shares), 5);
+    ck_assert_uint_eq(fabric.first_within(order, 4, Span::pod, 1, shares), 0);
 }
 
 TEST(a_span_that_costs_more_is_a_choice_of_its_own) {
@@ -321,7 +245,7 @@ void keeps_racks_whole(const Snapshot& s, const Action& action, std::int64_t seg
 /// 10,000 rounds.
 TEST(a_plan_that_needs_a_rack_never_starts_outside_one) {
     Random random(31);
-    int starts = 0, moves = 0, waits = 0;
+    int starts = 0, moves = 0, waits = 0, unbound = 0;
     for (int round = 0; round < 10000; ++round) {
         const std::int64_t racks = among(random, 1, 4), trays = among(random, 2, 18);
         Snapshot s = cluster_of(1, racks, trays, NetworkKind::block);
@@ -339,6 +263,10 @@ TEST(a_plan_that_needs_a_rack_never_starts_outside_one) {
                 if (!list.empty() && list[0].grid.nodes == nodes) continue;
                 list.push_back(offer_of(nodes, 4 / static_cast<double>(nodes)));
                 list.back().segment = segment_of(random, nodes);
+                if (among(random, 0, 2) > 0) continue;  // it has a plan that needs no rack, too
+                list.push_back(list.back());
+                list.back().segment = 1;
+                scale(list.back().estimate, static_cast<double>(among(random, 101, 300)) / 100);
             }
             job.requested_gpus = list[0].grid.gpus();
             offers[id] = list;
@@ -360,14 +288,20 @@ TEST(a_plan_that_needs_a_rack_never_starts_outside_one) {
         for (const Action& action : decision.actions) {
             if (action.kind != ActionKind::start && action.kind != ActionKind::resize) continue;
             (action.kind == ActionKind::start ? starts : moves)++;
-            for (const Offer& offer : offers.at(action.job))
-                if (offer.grid == action.offer.grid)
-                    keeps_racks_whole(s, action, offer.segment, round);
+            const auto& list = offers.at(action.job).get();
+            const auto taken = std::ranges::find_if(list, [&](const Offer& offer) {
+                return offer.grid == action.offer.grid && offer.estimate == action.offer.estimate;
+            });
+            ck_assert_msg(taken != list.end() && taken->segment == action.offer.segment,
+                          "round %d: another one's price", round);
+            keeps_racks_whole(s, action, taken->segment, round);
+            unbound += list.size() > 1 && taken->segment == 1 && taken->grid.nodes > 1;
         }
     }
     ck_assert_int_gt(starts, 5000);
     ck_assert_int_gt(moves, 500);
     ck_assert_int_gt(waits, 3000);
+    ck_assert_int_gt(unbound, 500);
 }
 
 TEST(what_has_room_within_a_span_is_placed_within_it) {
@@ -422,7 +356,7 @@ static std::string words_of(const Snapshot& s, const Offer& own, const Offer& ot
     Packing packing(problem);
     Placement placement;
     if (task->runs()) packing.release_current(*task);
-    const Choice& choice = problem.choice(problem.find_choice(*task, own.grid));
+    const Choice& choice = problem.choice(problem.find_choice(*task, own));
     ck_assert(packing.place(*task, choice, placement));
     const std::vector<Action> actions{action_for(*task, placement, "")};
     return why_chosen(problem, *task, actions[0], Leftover(problem, packing, actions));

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/json.h"
+#include "plugin/sched/host/other_topology.h"
 #include "plugin/sched/round/launch.h"
 #include "policy/replay.h"
 #include "scripted_host.h"
@@ -195,44 +196,131 @@ struct RackScene : Scene {
     }
 };
 
-/// So of a plan that needs parts of racks whole, where Slurm cannot be asked to keep them whole.
-TEST(a_job_that_needs_racks_is_released_only_to_a_slurm_that_knows_segments) {
-    for (const bool knows : {true, false}) {
-        RackScene scene(knows);
-        scene.wants(1, 24, 24).ordinary_start_s = 0;
-        scene.scheduler()->round();
-        ck_assert_int_eq(called(scene.host, "release 1"), knows);
-        if (knows) ck_assert_int_gt(scene.host.last_shape.offer.segment, 1);
-        for (const std::string& call : scene.host.calls)
-            ck_assert_msg(!call.starts_with("start"), "%s", call.c_str());
-    }
+/// A plan that needs parts of racks whole is no plan of a job that Slurm starts where Slurm cannot
+/// be asked to keep them whole: there the job has one that needs none.
+TEST(a_job_is_released_with_parts_of_racks_only_to_a_slurm_that_knows_segments) {
+    for (const bool knows : {true, false})
+        for (const std::int64_t most : {24, 32}) {
+            RackScene scene(knows);
+            scene.wants(1, 24, most).ordinary_start_s = 0;
+            scene.scheduler()->round();
+            ck_assert_msg(called(scene.host, "release 1"), "knows %d", knows);
+            ck_assert_int_eq(scene.host.last_shape.offer.segment > 1, knows);
+            for (const std::string& call : scene.host.calls)
+                ck_assert_msg(!call.starts_with("start"), "%s", call.c_str());
+        }
 }
 
-TEST(a_job_whose_racks_slurm_cannot_keep_takes_no_nodes_from_others) {
+/// Five GPUs, which no nodes of four give equally.
+TEST(a_job_whose_pieces_slurm_cannot_give_takes_no_nodes_from_others) {
     for (const bool behind : {true, false}) {
-        RackScene scene(false);
-        JobView& job = scene.wants(1, 24, 24);
+        Scene scene;
+        scene.node("n1", "a40", 4, 4);
+        scene.node("n2", "a40", 4, 4);
+        Request r = Scene::request();
+        r.global_batch = 40;
+        r.min_gpus = r.max_gpus = 5;
+        r.pin = must(parse_plan_pin("pp1,tp1"));
+        JobView& job = scene.job(1, r);
         if (behind)
             job.ordinary_start_s = 0;
         else
             job.slots = {{"main", {}, true}};  // as with a --time-min that the partition is for
-        scene.wants(2, 16, 16);
+        r.min_gpus = r.max_gpus = 8;
+        scene.job(2, r);
         scene.scheduler()->round();
         ck_assert_msg(scene.host.started.contains(2), "behind %d", behind);
         ck_assert(!scene.host.started.contains(1) && !called(scene.host, "release 1"));
-        const std::string told = behind ? "waits behind an ordinary job" : "nor parts of racks";
+        const std::string told = behind ? "waits behind an ordinary job" : "keeps neither unequal";
         ck_assert(scene.host.reasons.at(0).text.find(told) != std::string::npos);
     }
 }
 
-TEST(a_job_that_slurm_is_to_start_has_a_plan_without_racks_where_those_cannot_be_kept) {
-    for (const bool knows : {true, false}) {
-        RackScene scene(knows);
-        scene.wants(1, 24, 32).ordinary_start_s = 0;
+/// Three nodes of each rack are free, and no two pairs of a rack with a third: from the start to
+/// what the job reports it is the plan that needs no rack.
+TEST(a_job_of_a_plan_that_needs_no_rack_is_told_corrected_and_shown_as_that) {
+    RackScene scene(true);
+    for (const NodeIndex n : {3U, 7U}) scene.host.view.snapshot.nodes[n].free_gpus = 0;
+    scene.wants(1, 24, 24);
+    const auto scheduler = scene.scheduler();
+    scheduler->round();
+    ck_assert_msg(called(scene.host, "start 1 n0,n1,n2,n4,n5,n6"), "%s",
+                  scheduler->explain(1).c_str());
+    const Offer ran = scene.host.started.at(1).offer;
+    ck_assert_int_eq(ran.segment, 1);
+    const auto chosen = [&] {
+        const Json told = Json::parse(scheduler->explain(1));
+        const Json& own = told["offers"][told["chosen"].get<std::size_t>()];
+        ck_assert_msg(own["grid"]["nodes"] == 6 && !own.contains("segment"), "%s",
+                      told.dump().c_str());
+        ck_assert(std::ranges::any_of(told["offers"], [](const Json& offer) {
+            return offer["grid"]["nodes"] == 6 && offer.contains("segment");
+        }));
+        return own["estimate"]["iteration_s"].get<double>();
+    };
+    const double planned_s = chosen();
+    ck_assert_double_eq_tol(ran.estimate.iteration_s, planned_s, 1e-9);
+    scene.host.view.jobs[0].facts.state = HostJobState::running;
+    JobView& job = scene.host.view.jobs[0];
+    job.facts.held = false;
+    job.facts.mark->phase = Phase::started;
+    job.offer_json = to_json(ran);
+    job.start_s = 1000;
+    job.nodes = {0, 1, 2, 4, 5, 6};
+    for (const NodeIndex n : job.nodes) scene.host.view.snapshot.nodes[n].free_gpus = 0;
+    scheduler->round();
+    ck_assert_double_eq_tol(chosen(), planned_s, 1e-9);
+    LeftReport left;
+    left.job = 1;
+    left.record = *job.record.text;
+    left.offer_json = to_json(ran);
+    left.report.iteration_s = 1.5 * planned_s;
+    left.report.steps = 100;
+    scheduler->observe(left, 2000);
+    scheduler->round();
+    ck_assert_double_eq_tol(chosen(), 1.5 * planned_s, 1e-6 * planned_s);
+}
+
+/// A partition of Slurm 25.05 with a topology of its own: its own node and a shared one lie below
+/// two tops as far as Arena knows, and Slurm places the job.
+TEST(a_job_whose_partition_has_another_topology_is_released_onto_any_of_its_nodes) {
+    for (const bool other : {true, false}) {
+        Scene scene;
+        Snapshot& snapshot = scene.host.view.snapshot;
+        for (const char* name : {"n1", "n2"}) scene.node(name, "a40", 4, 4);
+        snapshot.topology = NetworkKind::tree;
+        SwitchTable table;
+        snapshot.nodes[0].leaf = table.add({"s0"});
+        snapshot.switches = table.take();
+        snapshot.nodes[1].leaf = add_unknown_leaf(snapshot);
+        Request r = Scene::request();
+        r.min_gpus = r.max_gpus = 8;
+        scene.job(1, r).slots = {{"main", {.other_network = other}, true}};
         scene.scheduler()->round();
-        ck_assert_msg(called(scene.host, "release 1"), "knows %d", knows);
-        ck_assert_int_eq(scene.host.last_shape.offer.segment > 1, knows);
+        ck_assert_int_eq(called(scene.host, "release 1"), other);
+        ck_assert(!scene.host.started.contains(1));
     }
+}
+
+TEST(nodes_are_of_another_topology_where_no_partition_of_the_default_has_them) {
+    const struct { int topology_idx; } first{0}, second{1};
+    const struct { int max_nodes; } old{1};
+    ck_assert(!has_other_topology(&first) && has_other_topology(&second));
+    ck_assert(!has_other_topology(&old));
+    OtherNodes nodes(4);
+    for (const std::size_t n : {0U, 1U}) nodes.add(n, has_other_topology(&first));
+    ck_assert(!nodes.has(0) && !nodes.has(3) && nodes.empty());
+    for (const std::size_t n : {1U, 2U}) nodes.add(n, has_other_topology(&second));
+    ck_assert(!nodes.has(0) && !nodes.has(1) && nodes.has(2) && !nodes.has(3));
+    ck_assert(!nodes.empty());
+    Snapshot snapshot;
+    ck_assert_int_eq(add_unknown_leaf(snapshot), -1);
+    snapshot.topology = NetworkKind::block;
+    ck_assert_int_eq(add_unknown_leaf(snapshot), -1);
+    snapshot.topology = NetworkKind::tree;
+    snapshot.switches = {{.name = "s0"}};
+    ck_assert_int_eq(add_unknown_leaf(snapshot), 1);
+    ck_assert(snapshot.switches[1].above < 0);
 }
 
 TEST(pieces_that_slurm_refuses_rest_whatever_their_split) {

@@ -230,7 +230,7 @@ TEST(a_start_on_gpus_that_are_still_held_waits_with_its_shape) {
     ck_assert(called(scene.host, "release 1"));
     ck_assert(journal.changes.releases == 1 && journal.changes.starts == 0);
     ck_assert_str_eq(journal.notes.at(0).state.c_str(), "waiting with a reservation");
-    ck_assert(journal.notes[0].chosen == decision.actions[0].offer.grid);
+    ck_assert(journal.notes[0].chosen && journal.notes[0].chosen->is_of(decision.actions[0].offer));
 }
 
 TEST(slurm_starts_no_job_by_itself_on_nodes_that_are_kept_for_others) {
@@ -294,11 +294,11 @@ TEST(each_job_is_told_in_the_words_of_whom_it_waits_for) {
     ck_assert(text(0) == "Arena: update refused: no such plan; PartitionNodeLimit");
     round.view.snapshot.nodes[0].up = false;
     ck_assert_msg(text(2).starts_with("Nodes required for job are DOWN"), "%s", text(2).c_str());
-    scene.books->statuses.at(2).chosen = grid;
+    scene.books->statuses.at(2).chosen = Chosen(grid);
     journal.notes = {{.job = &two, .state = "checkpointing", .keeps_chosen = true}};
     decision.waiting.clear();
     ck_assert_uint_eq(explain(round, decision, journal, *scene.books).size(), 1);
-    ck_assert(scene.books->statuses.at(2).chosen == grid);
+    ck_assert(scene.books->statuses.at(2).chosen == Chosen(grid));
     ck_assert_str_eq(scene.books->statuses.at(2).state.c_str(), "checkpointing");
 }
 

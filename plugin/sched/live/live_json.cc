@@ -56,7 +56,7 @@ Json nodes_json(const LiveState& state, const LiveShown& shown) {
 
 std::string plan_of(const JobStatus& status) {
     for (std::size_t i = 0; status.offers && i < status.offers->size(); ++i)
-        if (status.chosen && is_same_layout((*status.offers)[i].grid, *status.chosen))
+        if (status.chosen && status.chosen->is_of((*status.offers)[i]))
             return short_form((*status.offers)[i].plan);
     return {};
 }
@@ -79,17 +79,18 @@ Json over_json(const LiveState& state, const LiveShown& shown) {
     return list;
 }
 
-double iteration_s(const JobStatus& status, const Grid& grid) {
+/// Of the first offer of which it is true; 0: of none.
+template <typename Is>
+double iteration_s(const JobStatus& status, Is is) {
     for (std::size_t i = 0; status.offers && i < status.offers->size(); ++i)
-        if (is_same_layout((*status.offers)[i].grid, grid))
-            return (*status.offers)[i].estimate.iteration_s;
+        if (is((*status.offers)[i])) return (*status.offers)[i].estimate.iteration_s;
     return 0;
 }
 
 /// With the shape that it runs with.
 double running_s(const JobStatus& status) {
     if (status.iteration_s > 0 || !status.chosen) return status.iteration_s;
-    return iteration_s(status, *status.chosen);
+    return iteration_s(status, [&](const Offer& offer) { return status.chosen->is_of(offer); });
 }
 
 /// "the fastest of its 7 shapes", "iterations take 1.3 times as long as on 8xa40, the fastest of
@@ -102,7 +103,7 @@ std::string speed_of(const JobStatus& status) {
         });
     const double times = running_s(status) / fastest->estimate.iteration_s;
     const std::string which = fmt::format("the fastest of its {} shapes", status.offers->size());
-    if (is_same_layout(fastest->grid, *status.chosen) || times < 1.05) return which;
+    if (status.chosen->is_of(*fastest) || times < 1.05) return which;
     return fmt::format("iterations take {:.1f} times as long as on {}, {}", times,
                        short_form(fastest->grid), which);
 }
@@ -144,7 +145,10 @@ void add_place(const QueuePosition& place, const JobStatus& status, const JobSta
     json["expected_start_s"] = place.expected->start_s;
     json["expected_grid"] = short_form(place.expected->grid);
     if (!place.expected->span.empty()) json["expected_span"] = place.expected->span;
-    const double iteration = iteration_s(status, place.expected->grid);
+    const double iteration = iteration_s(status, [&](const Offer& offer) {
+        return is_same_layout(offer.grid, place.expected->grid) &&
+               offer.plan == place.expected->plan;
+    });
     if (const double end_s = end_of(place.expected->start_s, iteration, job); end_s > 0)
         json["expected_end_s"] = end_s;
 }

@@ -19,7 +19,7 @@ namespace {
 
 bool is_done(const ApplyResult& result) { return result.outcome == ApplyOutcome::done; }
 
-bool same_shape(const Offer& a, const Offer& b) { return a.grid == b.grid && a.plan == b.plan; }
+bool same_shape(const Offer& a, const Offer& b) { return a.grid == b.grid && is_same_offer(a, b); }
 
 class Application {
   public:
@@ -37,7 +37,7 @@ class Application {
     void start_member(const Order& order);
     void release(const PlannedJob& planned, const Action& action);
     void move(const PlannedJob& planned, const Action& action);
-    void keep_trying(const PlannedJob& planned, const Grid& grid, const std::string& why);
+    void keep_trying(const PlannedJob& planned, const Offer& offer, const std::string& why);
     void note_refusal(const PlannedJob& planned, const Grid& grid, const ApplyResult& result);
     [[nodiscard]] bool checkpoint(const JobView& job, std::int64_t done, const Move& move);
     void write_facts();
@@ -283,10 +283,11 @@ void Application::start(const PlannedJob& planned, const Action& action) {
     if (result.outcome != ApplyOutcome::stale) books_.blocked.not_stale(job.id);
     switch (result.outcome) {
         case ApplyOutcome::waiting_for_preemption:
-            return note({.job = &job, .state = "waiting", .reason = result.text, .chosen = grid});
+            return note(
+                {.job = &job, .state = "waiting", .reason = result.text, .chosen = action.offer});
         case ApplyOutcome::busy:
             ++changes_.failed_starts;
-            return keep_trying(planned, grid, result.text);
+            return keep_trying(planned, action.offer, result.text);
         case ApplyOutcome::done:
             ++changes_.starts;
             journal_.starts.push_back({job.id, action.nodes, action.offer});
@@ -301,7 +302,7 @@ void Application::start(const PlannedJob& planned, const Action& action) {
         case ApplyOutcome::limited:
             break;
     }
-    note({.job = &job, .state = "running", .reason = action.reason, .chosen = grid});
+    note({.job = &job, .state = "running", .reason = action.reason, .chosen = action.offer});
     if (!is_done(result)) note_refusal(planned, grid, result);
 }
 
@@ -388,7 +389,7 @@ void Application::release(const PlannedJob& planned, const Action& action) {
           .state = "waiting with a reservation",
           .reason = action.reason,
           .shown = Note::Shown::released,
-          .chosen = grid});
+          .chosen = action.offer});
     if (!job.facts.held) {
         const auto& current = books_.requests.plan(job.id, job.offer_json);
         const bool same = current && same_shape(*current, action.offer);
@@ -422,11 +423,12 @@ void Application::move(const PlannedJob& planned, const Action& action) {
 
 /// The job waits released, at its place, with this shape; only when Slurm keeps refusing is it
 /// replanned.
-void Application::keep_trying(const PlannedJob& planned, const Grid& grid, const std::string& why) {
+void Application::keep_trying(const PlannedJob& planned, const Offer& offer,
+                              const std::string& why) {
     const JobView& job = *planned.view;
-    if (!books_.blocked.busy_too_long(job.id, grid, why))
+    if (!books_.blocked.busy_too_long(job.id, offer.grid, why))
         return note(
-            {.job = &job, .state = "waiting with a reservation", .reason = why, .chosen = grid});
+            {.job = &job, .state = "waiting with a reservation", .reason = why, .chosen = offer});
     hold_again(job);
     note(waits_for(job, why));
 }

@@ -69,7 +69,7 @@ struct JobStatus {
     OfferList offers;
     SharedRequest wanted;
     SharedPools pools;
-    std::optional<Grid> chosen;
+    std::optional<Chosen> chosen;
     std::string span;                 ///< running: words_of_span() of its nodes
     double iteration_s = 0;           ///< running: estimated, for these
     OfferList none;                   ///< a list without an offer,

@@ -66,8 +66,8 @@ std::size_t sum_of(const JobStatus& status) {
         if (c < '0' || c > '9') sum.mix(static_cast<unsigned char>(c));
     if (!status.chosen) return sum.value() | 1;
     sum.mix(0).bytes(status.chosen->gpu_type);
-    for (const std::int64_t n :
-         {status.chosen->nodes, status.chosen->gpus_per_node, status.chosen->stages})
+    for (const std::int64_t n : {status.chosen->nodes, status.chosen->gpus_per_node,
+                                 status.chosen->stages, status.chosen->segment})
         sum.mix(static_cast<std::uint64_t>(n));
     return sum.value() | 1;
 }
@@ -78,7 +78,7 @@ std::string words_for_history(JobId job, const JobStatus& status, const Books& b
     if (status.chosen) {
         text = short_form(*status.chosen);
         for (std::size_t i = 0; status.offers && i < status.offers->size(); ++i)
-            if (is_same_layout((*status.offers)[i].grid, *status.chosen)) {
+            if (status.chosen->is_of((*status.offers)[i])) {
                 text += " " + short_form((*status.offers)[i].plan);
                 break;
             }

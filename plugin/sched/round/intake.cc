@@ -468,7 +468,7 @@ void Intake::follow_running(const JobView& job, const SharedRequest& wanted) {
         books_.statuses[job.id].array = words_of_carrier(books_.arrays.carriers(), mark->array);
     note({.job = &job,
           .state = "running",
-          .chosen = plan ? std::optional(plan->grid) : std::nullopt});
+          .chosen = plan ? std::optional<Chosen>(*plan) : std::nullopt});
     if (ends || !ours || mark->phase != Phase::started || !wanted->problem.empty()) return;
     if (auto move = imposed_move(job); move && leaves(job, wanted, *plan, *std::move(move))) return;
     if (wanted->request.elastic && !inside_request(wanted->request, *plan))
@@ -574,7 +574,7 @@ std::vector<std::string> Intake::slow_nodes(const JobView& job, const JobState& 
 /// its GPUs as free, so that the decision that moved it stands.
 void Intake::follow_checkpointing(const JobView& job, const SharedRequest& wanted,
                                   const Offer& plan) {
-    note({.job = &job, .state = "checkpointing", .chosen = plan.grid});
+    note({.job = &job, .state = "checkpointing", .chosen = plan});
     const double waited = books_.clocks.age_s(job.id, static_cast<double>(job.facts.mark->since));
     const bool deaf = waited > config_.checkpoint_grace_s && !books_.loans.must_end(job.id);
     if (job.facts.state == HostJobState::running && deaf) order(Order::Kind::requeue, job);
@@ -610,7 +610,7 @@ void Intake::add_running(const JobView& job, const SharedRequest& wanted, const 
     ++state.restarts;  // Slurm does not count the start that it runs from
     // What runs and what it could have instead are compared by what is known now.
     for (const Offer& now : *offers)
-        if (is_same_layout(now.grid, plan.grid) && now.plan == plan.plan)
+        if (is_same_offer(now, plan))
             state.current = at_span(now, span_of(view_.snapshot, job.nodes));
     state.current->grid = grid_of(job, plan.grid);
     books_.statuses[job.id].span = words_of_span(view_.snapshot, job.nodes);

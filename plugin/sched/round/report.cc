@@ -255,7 +255,7 @@ std::string explain_json(Books& books, const Snapshot& snapshot, JobId job, cons
     if (last.offers) {
         for (std::size_t i = 0; i < last.offers->size(); ++i) {
             const Offer& offer = (*last.offers)[i];
-            if (last.chosen && is_same_layout(*last.chosen, offer.grid)) json["chosen"] = i;
+            if (last.chosen && last.chosen->is_of(offer)) json["chosen"] = i;
             json["offers"].push_back(parsed(to_json(offer)));
         }
         if (last.chosen && last.chosen->is_uneven()) json["chosen_split"] = last.chosen->split;

@@ -67,7 +67,7 @@ struct Note {
     std::string state;
     std::optional<std::string> reason = {};  ///< nothing: what was said last stands
     Shown shown = Shown::no;
-    std::optional<Grid> chosen = {};
+    std::optional<Chosen> chosen = {};
     bool keeps_chosen = false;  ///< what was chosen last stands
 };
 

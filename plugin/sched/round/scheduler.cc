@@ -266,16 +266,22 @@ std::string Scheduler::what_is_slow(JobId job) const {
     return {};
 }
 
-/// Times longer than on nodes as near as can be that the job's iteration takes where its nodes lie.
+/// Times longer than on nodes as near as can be that the job's iteration takes where its nodes lie:
+/// of offers with the same plan the first is that of the nearest nodes.
 double Scheduler::slower_there(JobId job, const Offer& offer) const {
     const auto& jobs = round_.view.jobs;
     const auto at =
         std::find_if(jobs.begin(), jobs.end(), [&](const JobView& view) { return view.id == job; });
     const auto status = books_.statuses.find(job);
     if (at == jobs.end() || status == books_.statuses.end() || !status->second.offers) return 1;
-    for (const Offer& known : *status->second.offers)
-        if (is_same_layout(known.grid, offer.grid) && known.plan == offer.plan)
-            return known.slower_at(span_of(round_.view.snapshot, at->nodes));
+    const Offer* nearest = nullptr;
+    for (const Offer& known : *status->second.offers) {
+        if (!is_same_layout(known.grid, offer.grid) || known.plan != offer.plan) continue;
+        if (nearest == nullptr) nearest = &known;
+        if (known.segment == offer.segment)
+            return known.slower_at(span_of(round_.view.snapshot, at->nodes)) *
+                   (known.estimate.iteration_s / nearest->estimate.iteration_s);
+    }
     return 1;
 }
 

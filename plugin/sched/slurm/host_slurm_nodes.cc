@@ -2,6 +2,7 @@
 // See host_slurm_nodes.h.
 #include "plugin/sched/slurm/host_slurm_nodes.h"
 
+#include "plugin/sched/host/other_topology.h"
 #include "plugin/sched/slurm/host_slurm_facts.h"
 #include "plugin/sched/slurm/host_slurm_loans.h"
 #include "plugin/sched/slurm/host_slurm_read.h"

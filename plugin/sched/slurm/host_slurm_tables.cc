@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "plugin/sched/host/other_topology.h"
 #include "plugin/sched/slurm/host_slurm_facts.h"
 
 namespace arena {
@@ -152,10 +153,6 @@ const Network& known_network() {
     return *known;
 }
 
-struct OtherTopology {
-    Bitmap others{bit_alloc(node_record_count)}, defaults{bit_alloc(node_record_count)};
-};
-
 struct PartitionWalk {
     ClusterView* view;
     const NodeTable* table;
@@ -226,7 +223,7 @@ std::uint64_t most_memory(const part_record_t& part) {
 
 Place place_of(const job_record_t* job, const part_record_t& part, std::uint32_t node_set) {
     const std::uint32_t lifted = job->qos_ptr ? job->qos_ptr->flags : 0;
-    Place place{.node_set = node_set};
+    Place place{.node_set = node_set, .other_network = has_other_topology(&part)};
     if (!(lifted & QOS_FLAG_PART_MIN_NODE)) place.min_nodes = std::max(part.min_nodes, 1u);
     if (!(lifted & QOS_FLAG_PART_MAX_NODE) && part.max_nodes != INFINITE)
         place.max_nodes = part.max_nodes;
@@ -251,28 +248,31 @@ bool node_is_up(const node_record_t* node) {
     return bit_test(avail_node_bitmap, bit) && bit_test(up_node_bitmap, bit);
 }
 
-int add_other_topology(void* item, void* argument) {
-    const auto* part = static_cast<const part_record_t*>(item);
-    auto* others = static_cast<OtherTopology*>(argument);
-    if (part->node_bitmap)
-        bit_or(has_other_topology(part) ? others->others.get() : others->defaults.get(),
-               part->node_bitmap);
+int note_other_topology(void* item, void* argument) {
+    if (has_other_topology(static_cast<const part_record_t*>(item)))
+        *static_cast<bool*>(argument) = true;
     return 0;
 }
 
-/// Nodes that only partitions with another topology than the cluster's default have.
-Bitmap nodes_of_other_topology() {
-    OtherTopology found;
-    list_for_each_ro(part_list, add_other_topology, &found);
-    bit_and_not(found.others.get(), found.defaults.get());
-    return std::move(found.others);
+int add_nodes_of(void* item, void* argument) {
+    const auto* part = static_cast<const part_record_t*>(item);
+    if (!part->node_bitmap) return 0;
+    const bitoff_t last = bit_fls(part->node_bitmap);
+    for (bitoff_t i = bit_ffs(part->node_bitmap); i >= 0 && i <= last; ++i)
+        if (bit_test(part->node_bitmap, i))
+            static_cast<OtherNodes*>(argument)->add(static_cast<std::size_t>(i),
+                                                    has_other_topology(part));
+    return 0;
 }
 
-/// What a node hangs on whose network Arena does not know: under no limit, and in no block.
-std::int32_t unknown_leaf(Snapshot& snapshot) {
-    if (snapshot.topology != NetworkKind::tree) return -1;
-    snapshot.switches.push_back({.name = "another topology"});
-    return static_cast<std::int32_t>(snapshot.switches.size()) - 1;
+/// Nothing where there are none, as on most sites.
+std::optional<OtherNodes> nodes_of_other_topology() {
+    bool any = false;
+    list_for_each_ro(part_list, note_other_topology, &any);
+    if (!any) return std::nullopt;
+    OtherNodes found(static_cast<std::size_t>(node_record_count));
+    list_for_each_ro(part_list, add_nodes_of, &found);
+    return found.empty() ? std::nullopt : std::optional(std::move(found));
 }
 
 NodeTable read_nodes(ClusterView& view) {
@@ -282,8 +282,8 @@ NodeTable read_nodes(ClusterView& view) {
     const Network& network = known_network();
     view.snapshot.topology = network.topology;
     view.snapshot.switches = network.switches;
-    const Bitmap others = nodes_of_other_topology();
-    const std::int32_t unknown = bit_ffs(others.get()) < 0 ? -1 : unknown_leaf(view.snapshot);
+    const std::optional<OtherNodes> others = nodes_of_other_topology();
+    const std::int32_t unknown = others ? add_unknown_leaf(view.snapshot) : -1;
     for (int i = 0; i < node_record_count; ++i) {
         const node_record_t* node = node_record_table_ptr[i];
         if (!node || !node->name) continue;
@@ -295,8 +295,8 @@ NodeTable read_nodes(ClusterView& view) {
         const auto power = power_of(node);
         for (NodeState& state : read_node(node)) {
             if (power) view.power[static_cast<NodeIndex>(view.snapshot.nodes.size())] = *power;
-            state.leaf =
-                bit_test(others.get(), i) ? unknown : network.leaf_of[static_cast<std::size_t>(i)];
+            const auto at = static_cast<std::size_t>(i);
+            state.leaf = others && others->has(at) ? unknown : network.leaf_of[at];
             view.node_cpus.push_back(state.free_cpus);
             view.node_memory_mb.push_back(state.free_memory_mb);
             view.snapshot.nodes.push_back(std::move(state));

@@ -37,8 +37,7 @@ Assignment::ByValue Assignment::choices_by_value(std::size_t i) const {
 
 double Assignment::value_of(std::size_t i, const Placement& placement) const {
     const Task& task = input_.problem->tasks()[i];
-    const std::int32_t at =
-        input_.problem->find_choice(task, placement.offer->grid, placement.span);
+    const std::int32_t at = input_.problem->find_choice(task, *placement.offer, placement.span);
     return at == task.current ? input_.moved[i] : input_.values[static_cast<std::size_t>(at)];
 }
 
@@ -61,7 +60,7 @@ void Assignment::note_boots(std::size_t i) {
     const double node_s = packing_.boots_of(task, placement_.nodes).node_s;
     if (node_s <= 0) return;
     const std::int32_t choice =
-        input_.problem->find_choice(task, placement_.offer->grid, placement_.span);
+        input_.problem->find_choice(task, *placement_.offer, placement_.span);
     if (choice >= 0) waking_.push_back({i, choice, node_s});
 }
 
@@ -294,7 +293,7 @@ void Assignment::place_closer(std::vector<Outcome>& outcomes) {
     for (const std::size_t i : order) {
         const Placement& found = outcomes[i].placement;
         const Task& task = problem.tasks()[i];
-        const std::int32_t choice = problem.find_choice(task, found.offer->grid, found.span);
+        const std::int32_t choice = problem.find_choice(task, *found.offer, found.span);
         if (choice < 0 || !closer.place_as(task, problem.choice(choice), *found.offer,
                                            found.gpus_per_node, placements.emplace_back()))
             return;

@@ -54,13 +54,15 @@ bool Displacement::cost_of_node(const Task& task, NodeIndex node, std::int64_t p
 /// Of nodes in the order of their cost the first that a job may have together; none where no so
 /// many are.
 void Displacement::keep_allowed(std::vector<NodeCost>& costs, std::size_t wanted,
-                                Span widest) const {
+                                const Place& place, const Choice& choice,
+                                const Offer& offer) const {
+    if (problem_.may_lie_anywhere(place, choice, offer)) return costs.resize(wanted);
     const Fabric& fabric = problem_.fabric();
-    if (!fabric.has_limits() && widest >= fabric.widest()) return costs.resize(wanted);
     std::vector<NodeIndex> nodes;
     for (const NodeCost& cost : costs) nodes.push_back(cost.node);
     std::vector<Fabric::Share> shares;
-    costs.resize(fabric.first_within(nodes, static_cast<std::int64_t>(wanted), widest, shares));
+    costs.resize(fabric.first_within(nodes, static_cast<std::int64_t>(wanted),
+                                     problem_.widest(choice, offer), offer.segment, shares));
     Fabric::Taking taking(fabric, shares);
     std::erase_if(costs, [&](const NodeCost& cost) { return !taking.take(cost.node); });
 }
@@ -84,7 +86,7 @@ std::vector<std::size_t> Displacement::victims_for(const Task& task, const Choic
     std::sort(costs.begin(), costs.end(), [](const NodeCost& a, const NodeCost& b) {
         return std::tie(a.loss, a.node) < std::tie(b.loss, b.node);
     });
-    keep_allowed(costs, wanted, problem_.widest(choice, offer));
+    keep_allowed(costs, wanted, place, choice, offer);
     for (const NodeCost& node : costs)
         victims.insert(victims.end(), node.victims.begin(), node.victims.end());
     std::sort(victims.begin(), victims.end());

@@ -39,7 +39,8 @@ class Displacement {
 
   private:
     struct NodeCost;
-    void keep_allowed(std::vector<NodeCost>& costs, std::size_t wanted, Span widest) const;
+    void keep_allowed(std::vector<NodeCost>& costs, std::size_t wanted, const Place&, const Choice&,
+                      const Offer&) const;
     struct NodeCost {
         double loss;
         NodeIndex node;

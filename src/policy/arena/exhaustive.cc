@@ -77,12 +77,14 @@ void Exhaustive::add_options(const Packing& layouts, std::span<const double> val
             if (offer.grid.is_uneven()) return false;
             const bool known =
                 std::any_of(options.begin() + static_cast<std::ptrdiff_t>(first), options.end(),
-                            [&](const Option& o) { return o.per_node == per_node; });
+                            [&](const Option& o) {
+                                return o.per_node == per_node && o.offer->segment == offer.segment;
+                            });
             if (known) return false;
             return any_place(*task.job, [&](const Place& place, std::uint32_t index) {
                 if (allows(place, *task.job, choice.gpus / per_node, per_node))
-                    options.push_back(
-                        {elsewhere, &choice, &offer, per_node, index, place.node_set});
+                    options.push_back({elsewhere, &choice, &offer, per_node, index, place.node_set,
+                                       problem_.is_limited(place)});
                 return false;
             });
         });
@@ -201,7 +203,7 @@ void Exhaustive::place(std::size_t depth, const Option& option, std::size_t from
     auto& chosen = outcomes_[order_[depth]].placement.nodes;
     if (static_cast<std::int64_t>(chosen.size()) * option.per_node == option.choice->gpus) {
         outcomes_[order_[depth]].placement.span = fabric_.span_of(chosen);
-        if (fabric_.allows(chosen) && is_near_enough(option, chosen))
+        if ((!option.is_limited || fabric_.allows(chosen)) && is_near_enough(option, chosen))
             descend(depth + 1, sum + option.value);
         return;
     }

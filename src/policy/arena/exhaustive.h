@@ -44,6 +44,7 @@ class Exhaustive {
         std::int64_t per_node;  ///< 0: on the nodes that the task runs on
         std::uint32_t place = 0;
         std::uint32_t node_set = 0;  ///< of the place
+        bool is_limited = false;     ///< as Problem has it of the place
     };
     struct Node {
         std::int64_t gpus, cpus, memory_mb;

@@ -131,7 +131,7 @@ void Foresight::count_releases() {
     }
     for (Releases& releases : releases_) releases.sort();
     // Any split of a count finds room where GPUs are free; nodes that lie together need not be.
-    if (problem_.options().any_layout && !problem_.has_spans()) return;
+    if (problem_.options().any_layout && !problem_.needs_near_nodes()) return;
     releases_of_node_.resize(problem_.snapshot().nodes.size());
     for (const JobState& job : problem_.snapshot().jobs)
         if (job.phase == JobPhase::running && job.current && left_s(job) != never)
@@ -192,22 +192,22 @@ double Foresight::when_together(std::size_t i, const Place& place, const Choice&
     steps_ -= static_cast<std::int64_t>(times.size());
     if (std::ssize(times) < nodes) return never;
     const auto last = times.begin() + static_cast<std::ptrdiff_t>(nodes - 1);
-    const Span widest = problem_.widest(c, offer);
-    if (!problem_.fabric().has_limits() && widest >= problem_.fabric().widest()) {
+    if (problem_.may_lie_anywhere(place, c, offer)) {
         std::nth_element(times.begin(), last, times.end());
         return last->first;
     }
-    return first_allowed_s(times, nodes, widest);
+    return first_allowed_s(times, nodes, c, offer);
 }
 
-/// The same where not every set of nodes is a job's, or near enough.
+/// The same where not every set of nodes is a job's, or near enough, or of whole segments.
 double Foresight::first_allowed_s(std::vector<std::pair<double, NodeIndex>>& times,
-                                  std::int64_t nodes, Span widest) const {
+                                  std::int64_t nodes, const Choice& c, const Offer& offer) const {
     std::sort(times.begin(), times.end());
     std::vector<NodeIndex> order;
     for (const auto& [in_s, n] : times) order.push_back(n);
     std::vector<Fabric::Share> shares;
-    const std::size_t first = problem_.fabric().first_within(order, nodes, widest, shares);
+    const std::size_t first = problem_.fabric().first_within(
+        order, nodes, problem_.widest(c, offer), offer.segment, shares);
     return first == 0 ? never : times[first - 1].first;
 }
 

@@ -89,7 +89,7 @@ class Foresight {
     [[nodiscard]] double when_together(std::size_t task, const Place&, const Choice&, const Offer&,
                                        std::int64_t per_node);
     [[nodiscard]] double first_allowed_s(std::vector<std::pair<double, NodeIndex>>& times,
-                                         std::int64_t nodes, Span widest) const;
+                                         std::int64_t nodes, const Choice&, const Offer&) const;
     [[nodiscard]] double earliest_layout(std::size_t task, const Choice&);
     template <typename Layout>
     void count_releases_of(const JobState&, const std::vector<NodeIndex>&, const Layout&,

@@ -178,19 +178,22 @@ const Availability::Windows& Availability::windows_for(const JobState& job, std:
 /// So many of the nodes, close together; none where a job may have no set of them that is as large
 /// and lies so near.
 std::vector<NodeIndex> Availability::nodes_of(std::span<const Window> open, std::size_t wanted,
-                                              const Offer& offer, Span widest) const {
+                                              const Offer& offer, Span widest,
+                                              bool anywhere) const {
     std::vector<NodeIndex> nodes;
     const Fabric& fabric = problem_->fabric();
-    if (fabric.is_flat()) {
+    const auto any_nodes = [&] {
         for (const Window& window : takes_first_ ? open.first(wanted) : open.last(wanted))
             nodes.push_back(window.node);
         return nodes;
-    }
+    };
+    if (fabric.is_flat()) return any_nodes();
     std::vector<std::int64_t> room(fabric.leaves(), 0);
     for (const Window& window : open) room[fabric.leaf_of(window.node)] += 1;
     for (std::int64_t& of_leaf : room) of_leaf -= of_leaf % offer.segment;
     std::vector<Fabric::Share> shares;
-    if (!fabric.choose(room, static_cast<std::int64_t>(wanted), shares)) return nodes;
+    if (!fabric.choose(room, static_cast<std::int64_t>(wanted), shares))
+        return anywhere ? any_nodes() : nodes;
     if (fabric.span_of(shares) > widest) return nodes;
     Fabric::Taking taking(fabric, shares);
     const auto take = [&](const Window& window) {
@@ -238,17 +241,16 @@ void Availability::try_layout(const Task& task, const Choice& choice, const Plac
     const Windows& windows = windows_for(*task.job, choice.type, place.node_set, per_node, stays_s);
     const std::vector<Window>& list = windows.list;
     if (list.size() < wanted) return;
+    const bool anywhere = problem_->may_lie_anywhere(place, choice, offer);
     const auto is_better = [&](double at_s) { return ends_before(at_s + run_s, best); };
     const auto found = [&](double at_s, std::span<const Window> open) {
-        std::vector<NodeIndex> nodes = nodes_of(open, wanted, offer, widest);
+        std::vector<NodeIndex> nodes = nodes_of(open, wanted, offer, widest, anywhere);
         if (nodes.empty()) return false;
         std::sort(nodes.begin(), nodes.end());
         best = {&choice, &offer, at_s, run_s, stays_s, per_node, std::move(nodes)};
         return true;
     };
-    const bool any_nodes = !problem_->fabric().has_limits() &&
-                           widest >= problem_->fabric().widest() && offer.segment == 1;
-    if (windows.close || !any_nodes) return sweep(list, wanted, is_better, found);
+    if (windows.close || !anywhere) return sweep(list, wanted, is_better, found);
     const double at_s = list[wanted - 1].from_s;
     if (!is_better(at_s)) return;
     const auto end = std::partition_point(
@@ -360,7 +362,8 @@ Availability::Start Availability::first_end(const Task& task, const Choice& choi
 
 Availability::Start Availability::in_slurm(const Task& task) const {
     const std::int32_t asked = problem_->requested(task);
-    if (asked >= 0 && !problem_->has_spans()) return first_end(task, problem_->choice(asked));
+    if (asked >= 0 && !problem_->needs_near_nodes())
+        return first_end(task, problem_->choice(asked));
     Start best;
     for (const Choice& choice : problem_->choices(task)) {
         // Slurm itself would take nodes that lie apart

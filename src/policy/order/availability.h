@@ -87,7 +87,7 @@ class Availability {
     void windows_of(const JobState&, NodeIndex, std::int64_t per_node, double stay_s,
                     Windows&) const;
     [[nodiscard]] std::vector<NodeIndex> nodes_of(std::span<const Window> open, std::size_t wanted,
-                                                  const Offer&, Span widest) const;
+                                                  const Offer&, Span widest, bool anywhere) const;
     void try_layout(const Task&, const Choice&, const Place&, const Offer&, std::int64_t per_node,
                     Start& best) const;
     void try_pieces(const Task&, const Choice&, const Place&, const Offer&, Start& best) const;
