@@ -171,6 +171,18 @@ TEST(what_waits_behind_a_run_starts_when_that_would_have_ended_whenever_that_is_
     ck_assert(site.words(3).starts_with("would have started 100 s earlier on "));
 }
 
+TEST(a_job_that_slurm_starts_at_once_on_fewer_gpus_is_waited_for) {
+    Watching site;
+    site.waits(1);
+    site.slurm_starts(1, 0, 1);
+    ck_assert(site.would_start(1));
+    same(site.planned(1).grid, "2xa40");
+    site.pass(1);
+    site.pass(99);
+    ck_assert_msg(site.watched->shadow.counts().behind_s > 20, "%g",
+                  site.watched->shadow.counts().behind_s);
+}
+
 TEST(a_run_that_slurm_never_begins_holds_the_plan_up_for_a_bounded_time) {
     WholeNodes site(3);
     ck_assert(site.would_start(1) && site.would_start(2));

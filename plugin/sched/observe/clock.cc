@@ -64,6 +64,11 @@ double Shadow::run_s(const Job& job) const {
     return again_s + std::max(left, 0.0) * iteration_s;
 }
 
+/// The clock is there at least.
+double Shadow::least_s() const {
+    return time_.now_s - (jobs_.size() > most_open ? 0 : most_behind_s);
+}
+
 Shadow::End Shadow::end_of(const Job& job) const {
     const bool ran = job.line.actual.start_s > 0;
     if (job.actual == Actual::over && !ran)  // cancelled while it waited
@@ -74,7 +79,7 @@ Shadow::End Shadow::end_of(const Job& job) const {
         job.view.time_limit_s > 0 ? job.since_s + job.view.time_limit_s : INFINITY;
     if (at_s >= limit_s) return {limit_s, true};
     if (job.actual == Actual::over) return {at_s, job.cleared_s.has_value()};
-    if (time_.clock_s <= at_s) return {at_s, false};
+    if (at_s >= least_s()) return {at_s, false};
     return {std::min(std::max(job.believed_s, at_s), limit_s), true};  // it could not wait so long
 }
 
@@ -101,8 +106,7 @@ void Shadow::look_at(const Job& job, Ahead& ahead) const {
 Shadow::Ahead Shadow::look_ahead() const {
     Ahead ahead{.event_s = others_.next_change(time_.clock_s), .horizon_s = time_.now_s};
     for (const auto& [id, job] : jobs_) look_at(job, ahead);
-    const double least_s = time_.now_s - (jobs_.size() > most_open ? 0 : most_behind_s);
-    ahead.horizon_s = std::max(ahead.horizon_s, least_s);
+    ahead.horizon_s = std::max(ahead.horizon_s, least_s());
     return ahead;
 }
 

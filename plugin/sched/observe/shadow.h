@@ -129,6 +129,7 @@ class Shadow {
         bool waits = false;         ///< some job waits in the plan
     };
     [[nodiscard]] double run_s(const Job& job) const;
+    [[nodiscard]] double least_s() const;
     [[nodiscard]] End end_of(const Job& job) const;
     void look_at(const Job& job, Ahead& ahead) const;
     [[nodiscard]] Ahead look_ahead() const;
