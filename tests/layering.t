@@ -55,7 +55,7 @@ LARGE_CLASSES = {
     "arena::MemoryModel": (8, 19, "coefficients of one formula, each once"),
     "arena::MixedSearch": (4, 18, "state of one search, as Exhaustive"),
     "arena::NodeBook": (21, 16, "to be a value, a pure step and effects in one place"),
-    "arena::ObservingHost": (38, 3, "implements Host, as SlurmHost"),
+    "arena::ObservingHost": (37, 3, "implements Host, as SlurmHost"),
     "arena::OfferBook": (15, 13, "to be a value, a pure step and effects in one place"),
     "arena::Packing": (31, 15, "what is placed, and undone, in one decision, hot"),
     "arena::PoolSearch": (8, 13, "state of one search, as Exhaustive"),

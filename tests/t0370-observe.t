@@ -67,22 +67,22 @@ ok "its environment has the advice, and no plan" \
 full=$(submit --arena-model=gpt2 --arena-batch=32 --arena-launcher=env --arena-gpus=4 --gres=gpu:a40:4 -N1 --time=30 -o "$work/full.out" "$job_script" full)
 ok "one with GPUs of its own starts with these" wait_for_state "$full" RUNNING
 is "$(job_field "$full" TresPerNode)" "gres:gpu:a40:4" "whatever the plan has"
-waits=$(submit --arena-model=gpt2 --arena-batch=32 --arena-launcher=env --arena-gpus=1 --gres=gpu:a40:4 -N1 --time=20 -o "$work/waits.out" "$job_script" waits)
-ok "one waits, as Slurm has it" wait_for_reason "$waits" 'Resources|Priority'
-isnt "$(job_field "$waits" Priority)" 0 "not held"
-ok "Arena would have started it on what is left" \
-    wait_until "[[ \$(arena explain --json $waits | jq -r .observe.words) == 'would have started '*' ago on '*a40*'; Slurm has it wait' ]]"
-unlike "$(scontrol -o show job "$waits")" 'Arena:' "no reason of Arena's is shown"
-# An ordinary job whose script says what it trains, behind the one that waits.
+# An ordinary job whose script says what it trains, waits in Slurm. The plan does not go on before its run shows something.
 trains=$(script 'exec torchrun --nproc_per_node=4 run_clm.py --model_name_or_path gpt2 --per_device_train_batch_size 8')
 asif=$(submit --gres=gpu:a40:4 -N1 --time=20 -o "$work/asif.out" "$trains")
 gone=$(submit --gres=gpu:a40:4 -N1 --time=20 -o "$work/gone.out" "$trains")
 ok "ordinary jobs whose script names a model are planned as if they had asked" \
     wait_until "[[ \$(arena explain --json $gone | jq -r .observe.as_if) == true && \$(arena explain --json $asif | jq -r .observe.words) == 'would have started '* ]]"
 is "$(job_field "$asif" AdminComment)|$(job_field "$asif" TresPerNode)" "|gres:gpu:a40:4" "and nothing is written to them"
-ok "one of them is cancelled while it is planned" scancel "$gone"
-ok "it is planned no more" wait_until "[[ \$(arena queue --json | jq '[.. | .job? // empty] | index($gone)') == null ]]"
-scancel "$asif"
+ok "both are cancelled while they are planned" scancel "$gone" "$asif"
+ok "they are planned no more" wait_until "[[ \$(arena queue --json | jq '[.. | .job? // empty] | index($gone) // index($asif)') == null ]]"
+ok "and the plan goes on" wait_until '[[ $(observed "behind_s < 10") == true ]]'
+waits=$(submit --arena-model=gpt2 --arena-batch=32 --arena-launcher=env --arena-gpus=1 --gres=gpu:a40:4 -N1 --time=20 -o "$work/waits.out" "$job_script" waits)
+ok "one waits, as Slurm has it" wait_for_reason "$waits" 'Resources|Priority'
+isnt "$(job_field "$waits" Priority)" 0 "not held"
+ok "Arena would have started it on what is left" \
+    wait_until "[[ \$(arena explain --json $waits | jq -r .observe.words) == 'would have started '*' ago on '*a40*'; Slurm has it wait' ]]"
+unlike "$(scontrol -o show job "$waits")" 'Arena:' "no reason of Arena's is shown"
 odd=$(submit --arena-model=no-such-model --arena-batch=32 --gres=gpu:a40:1 --time=1 --wrap true)
 like "$odd" 'no-such-model' "a model that nobody knows is refused by sbatch itself"
 

@@ -73,6 +73,8 @@ constexpr Row rows[] = {
     {"slurm_arena_observed_gpu_seconds", counter, "/observe/gpu_s/planned", "", "of", "plan"},
     {"slurm_arena_observed_overlap_gpu_seconds", counter, "/observe/overlap_gpu_s",
      "GPU-seconds that the plan used of GPUs which Slurm had given to others."},
+    {"slurm_arena_observed_behind_seconds", gauge, "/observe/behind_s",
+     "The plan's clock is behind, as far as runs of Slurm's have not shown what it needs."},
     {"slurm_arena_jobs_running", gauge, "/jobs/running", "Running Arena jobs."},
     {"slurm_arena_reports", counter, "/reports", "Iteration times that running jobs told."},
     {"slurm_arena_profile_gpu_seconds", counter, "/profiles/gpu_s", "GPU-seconds of profile runs."},

@@ -88,11 +88,13 @@ sched_round_sources = \
 	plugin/sched/round/scheduler.h plugin/sched/round/scheduler.cc \
 	plugin/sched/round/shares.h plugin/sched/round/shares.cc \
 	plugin/sched/round/stages.h \
+	plugin/sched/observe/clock.cc \
 	plugin/sched/observe/diary.h plugin/sched/observe/diary.cc \
 	plugin/sched/observe/imagine.cc \
 	plugin/sched/observe/let_go.h plugin/sched/observe/let_go.cc \
 	plugin/sched/observe/observer.h plugin/sched/observe/observer.cc \
 	plugin/sched/observe/observing_host.h plugin/sched/observe/observing_host.cc \
+	plugin/sched/observe/ordinary_past.h plugin/sched/observe/ordinary_past.cc \
 	plugin/sched/observe/shadow.h plugin/sched/observe/shadow.cc \
 	# end
 

@@ -64,8 +64,18 @@ struct Watching : Scene {
     }
     void pass(double seconds) {
         host.view.snapshot.time_s += seconds;
-        observer->round();
+        catch_up();
     }
+    /// A round goes on for a moment only, however much there is to do.
+    void catch_up() {
+        do observer->round();
+        while (observer->is_due());
+    }
+    DiaryRun planned(JobId id) {
+        if (const auto line = watched->shadow.line(id)) return line->planned;
+        return {};
+    }
+    [[nodiscard]] double now() const { return host.view.snapshot.time_s; }
     std::string words(JobId id) { return observer->json_of(id).value("words", ""); }
     /// Plans come from a thread of their own.
     bool would_start(JobId id) {
@@ -119,7 +129,109 @@ TEST(gpus_that_the_plan_uses_are_not_free_in_the_next_round) {
     // Slurm's own start of the third takes nothing away from the plan of the first two.
     site.slurm_starts(3, 0, 4);
     site.pass(10);
-    ck_assert(site.words(3).starts_with("would still wait; Slurm started it "));
+    ck_assert(site.planned(3).start_s == 0);
+    same(site.words(3), "");  // the plan is not known so far
+    site.slurm_starts(1, 1, 4);
+    site.pass(10);
+    site.slurm_ends(1);
+    site.host.view.jobs.erase(site.host.view.jobs.begin());  // and the second is cancelled
+    site.pass(10);
+    ck_assert(site.planned(3).start_s > 0);
+}
+
+/// Jobs of exactly four GPUs: a node each.
+struct WholeNodes : Watching {
+    double begin_s;
+    explicit WholeNodes(JobId jobs) {
+        Request four = request();
+        four.min_gpus = four.max_gpus = 4;
+        for (JobId id = 1; id <= jobs; ++id) waits(id, four);
+        begin_s = now();
+    }
+};
+
+TEST(what_waits_behind_a_run_starts_when_that_would_have_ended_whenever_that_is_known) {
+    WholeNodes site(3);
+    ck_assert(site.would_start(1) && site.would_start(2));
+    site.pass(100);
+    site.slurm_starts(1, 0, 4);
+    site.slurm_starts(2, 1, 4);
+    site.pass(250);
+    // In the plan they ran 250 s already, and nobody knows more.
+    const auto counts = site.watched->shadow.counts();
+    ck_assert(counts.behind_s == 100 && (counts.waits_for == 1 || counts.waits_for == 2));
+    ck_assert(site.planned(3).start_s == 0);
+    site.host.view.snapshot.time_s += 50;
+    site.slurm_ends(1);
+    site.catch_up();
+    ck_assert(site.planned(1).end_s == site.begin_s + 300);
+    ck_assert(site.planned(3).start_s == site.begin_s + 300);
+    site.slurm_starts(3, 0, 4);
+    site.pass(60);
+    ck_assert(site.words(3).starts_with("would have started 100 s earlier on "));
+}
+
+TEST(a_job_that_slurm_starts_at_once_on_fewer_gpus_is_waited_for) {
+    Watching site;
+    site.waits(1);
+    site.slurm_starts(1, 0, 1);
+    ck_assert(site.would_start(1));
+    same(site.planned(1).grid, "2xa40");
+    site.pass(1);
+    site.pass(99);
+    ck_assert_msg(site.watched->shadow.counts().behind_s > 20, "%g",
+                  site.watched->shadow.counts().behind_s);
+}
+
+TEST(a_run_that_slurm_never_begins_holds_the_plan_up_for_a_bounded_time) {
+    WholeNodes site(3);
+    ck_assert(site.would_start(1) && site.would_start(2));
+    site.pass(Shadow::most_behind_s - 60);
+    ck_assert(site.planned(3).start_s == 0 && site.planned(1).end_s == 0);
+    site.pass(7200);
+    // By the limit of an hour, which is all that is believed of them.
+    ck_assert(site.planned(1).end_s == site.begin_s + 3600);
+    ck_assert(site.planned(3).start_s >= site.begin_s + 3600 &&
+              site.planned(3).start_s < site.begin_s + 3600 + Shadow::most_behind_s / 500);
+}
+
+TEST(what_ordinary_jobs_held_is_known_at_the_time_of_the_plan) {
+    WholeNodes site(2);
+    site.host.view.running.push_back({50, INFINITY, {{1, 4, 4, 0}}});
+    site.host.view.snapshot.nodes[1].free_gpus = 0;
+    ck_assert(site.would_start(1) && site.planned(2).start_s == 0);
+    site.host.view.snapshot.time_s += 200;
+    site.slurm_ends(50);
+    site.pass(0);
+    site.host.view.running.push_back({51, INFINITY, {{1, 4, 4, 0}}});
+    site.host.view.snapshot.nodes[1].free_gpus = 0;
+    site.pass(100);
+    ck_assert(site.planned(2).start_s == 0 && site.watched->shadow.counts().behind_s == 300);
+    site.slurm_starts(1, 0, 4);
+    site.pass(300);
+    site.slurm_ends(1);
+    site.catch_up();
+    ck_assert(site.planned(2).start_s == site.begin_s + 200);
+}
+
+TEST(what_ends_in_the_plan_teaches_as_what_ends) {
+    Watching site;
+    for (JobId id = 1; id <= 6; ++id) {
+        site.waits(id);
+        ck_assert(site.would_start(id));
+        site.slurm_starts(id, 0, 2);
+        site.pass(360);
+        EndedJob ended;
+        ended.job.id = id;
+        site.host.view.ended = {ended};
+        site.slurm_ends(id);
+        site.catch_up();
+        site.host.view.ended.clear();
+        site.pass(600);
+    }
+    const PastUse past = site.observer->scheduler().books().history.past_use(0, "");
+    ck_assert_msg(past.jobs == 6 && past.used > 0.05 && past.used < 0.3, "%zu %g", past.jobs,
+                  past.used);
 }
 
 TEST(the_diary_outlives_slurmctld) {
@@ -259,20 +371,21 @@ TEST(only_an_acting_arenas_holds_are_taken) {
 TEST(words_say_when_and_on_what) {
     DiaryLine line;
     line.actual = {1000, 0, "4xa40", 0};
-    same(words_of(line, 1060), "would still wait; Slurm started it 60 s ago on 4xa40");
+    same(words_of(line, 1060, 1060), "would have waited 60 s longer at least (Slurm: 4xa40)");
+    same(words_of(line, 1060, 990), "");
     line.planned = {1005, 0, "4xa40", 0};
-    same(words_of(line, 1060), "would have started at the same time on 4xa40");
+    same(words_of(line, 1060, 1060), "would have started at the same time on 4xa40");
     line.planned = {1600, 0, "8xa100", 0};
-    same(words_of(line, 1600), "would have started 10.0 min later on 8xa100 (Slurm: 4xa40)");
+    same(words_of(line, 1600, 1600), "would have started 10.0 min later on 8xa100 (Slurm: 4xa40)");
     line.actual = {};
-    same(words_of(line, 1720), "would have started 2.0 min ago on 8xa100; Slurm has it wait");
+    same(words_of(line, 1720, 1720), "would have started 2.0 min ago on 8xa100; Slurm has it wait");
 }
 
 TEST(nothing_is_said_of_gpus_that_nobody_saw) {
     DiaryLine line;
     line.actual = {1600, 1601, "", 0};  // it started and ended between two rounds
     line.planned = {1000, 0, "4xa40", 0};
-    same(words_of(line, 1700), "would have started 10.0 min earlier on 4xa40");
+    same(words_of(line, 1700, 1700), "would have started 10.0 min earlier on 4xa40");
 }
 
 TEST(until_the_plan_moves_it_a_job_that_ran_before_is_the_same_in_both_worlds) {

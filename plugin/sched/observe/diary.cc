@@ -29,28 +29,23 @@ void read_run(const JsonFields& line, const char* key, DiaryRun& run, std::optio
     fields.number("gpu_s", run.gpu_s, 0, 1e15);
 }
 
-std::string with_grid(std::string_view before, const std::string& grid) {
-    return grid.empty() ? std::string() : std::string(before) + grid;
-}
-
 }  // namespace
 
-std::string words_of(const DiaryLine& line, double now_s) {
+std::string words_of(const DiaryLine& line, double now_s, double plan_s) {
     const DiaryRun &actual = line.actual, &planned = line.planned;
-    const std::string on = with_grid("on ", planned.grid);
+    const std::string on = planned.grid.empty() ? std::string() : "on " + planned.grid;
+    const std::string slurms = actual.grid.empty() || actual.grid == planned.grid
+                                   ? std::string()
+                                   : fmt::format(" (Slurm: {})", actual.grid);
     if (planned.start_s == 0)
-        return actual.start_s == 0
+        return actual.start_s == 0 || plan_s < actual.start_s
                    ? std::string()
-                   : fmt::format("would still wait; Slurm started it {} ago{}",
-                                 human_seconds(std::max(now_s - actual.start_s, 0.0)),
-                                 with_grid(" on ", actual.grid));
+                   : fmt::format("would have waited {} longer at least{}",
+                                 human_seconds(plan_s - actual.start_s), slurms);
     if (actual.start_s == 0)
         return fmt::format("would have started {} ago {}; Slurm has it wait",
                            human_seconds(std::max(now_s - planned.start_s, 0.0)), on);
     const double earlier_s = actual.start_s - planned.start_s;
-    const std::string slurms = actual.grid.empty() || actual.grid == planned.grid
-                                   ? std::string()
-                                   : fmt::format(" (Slurm: {})", actual.grid);
     if (std::abs(earlier_s) < same_start_s)
         return fmt::format("would have started at the same time {}{}", on, slurms);
     return fmt::format("would have started {} {} {}{}", human_seconds(std::abs(earlier_s)),

@@ -39,8 +39,9 @@ struct DiaryLine {
 /// Times closer than this count as one.
 inline constexpr double same_start_s = 10;
 /// "would have started 40.0 min earlier on 8xa100 (Slurm: 4xa100)", "would have started 12.0 min
-/// ago on 8xa100; Slurm has it wait"; "" where there is nothing to say yet.
-std::string words_of(const DiaryLine& line, double now_s);
+/// ago on 8xa100; Slurm has it wait", "would have waited 2.0 min longer at least (Slurm: 4xa40)";
+/// "" where there is nothing to say yet. plan_s: until when the plan is known, now_s at most.
+std::string words_of(const DiaryLine& line, double now_s, double plan_s);
 
 /// A JSON object in one line, at most 4 KiB.
 std::string format_diary_line(const DiaryLine&);

@@ -36,43 +36,48 @@ bool has_nodes(const JobView& view) {
            view.facts.state == HostJobState::completing;
 }
 
-/// The place of these nodes among a view's sets.
-std::uint32_t put_set(ClusterView& view, std::vector<NodeIndex> nodes) {
-    auto& sets = view.snapshot.node_sets;
-    std::erase_if(nodes, [&](NodeIndex n) { return n >= view.snapshot.nodes.size(); });
-    const auto at = std::find(sets.begin(), sets.end(), nodes);
-    if (at != sets.end()) return static_cast<std::uint32_t>(at - sets.begin());
-    sets.push_back(std::move(nodes));
-    return static_cast<std::uint32_t>(sets.size() - 1);
-}
-
 }  // namespace
 
-ClusterView Shadow::imagine(ClusterView real) {
-    const double past_s = now_s_ > 0 ? std::max(real.snapshot.time_s - now_s_, 0.0) : 0;
-    now_s_ = real.snapshot.time_s;
-    if (since_s_ == 0) since_s_ = now_s_;
+void Shadow::see(ClusterView real) {
+    time_.now_s = real.snapshot.time_s;
+    if (time_.since_s == 0) time_.since_s = time_.clock_s = time_.now_s;
     nodes_.clear();
     for (NodeIndex n = 0; n < real.snapshot.nodes.size(); ++n)
         nodes_.emplace(std::pair(real.snapshot.nodes[n].name, real.snapshot.nodes[n].gpu_type), n);
     notice_gone(real);
+    notice_ends(real);
     take_in(real);
-    end_due(now_s_);
+    sets_ = real.snapshot.node_sets;
+    others_.see(real, [this](JobId id) { return is_planned(id); });
+    std::erase_if(real.ended, [this](const EndedJob& end) { return is_planned(end.job.id); });
+    real_ = std::move(real);
+}
+
+ClusterView Shadow::imagine(double interval_s) {
+    const double before_s = time_.clock_s;
+    const Ahead ahead = look_ahead();
+    time_.clock_s = std::max(before_s, std::min(next_time(ahead, interval_s), ahead.horizon_s));
+    ClusterView view = real_;
+    real_.ended.clear();  // told once
+    view.snapshot.time_s = time_.clock_s;
+    view.steady_s -= time_.now_s - time_.clock_s;
+    end_due(view);
     tell();
     close();
-    sets_ = real.snapshot.node_sets;
-    put_back(real);
-    occupy(real);
-    start_released(real);
-    for (NodeState& node : real.snapshot.nodes) {
+    others_.put_at(view);
+    for (const auto& [id, job] : jobs_)
+        if (job.planned == Planned::runs) occupy(job, view);
+    start_released(view);
+    for (NodeState& node : view.snapshot.nodes) {
         if (node.free_gpus < 0)
-            counts_.overlap_gpu_s += static_cast<double>(-node.free_gpus) * past_s;
+            counts_.overlap_gpu_s +=
+                static_cast<double>(-node.free_gpus) * (time_.clock_s - before_s);
         node.free_gpus = node.up ? std::max<std::int64_t>(node.free_gpus, 0) : 0;
         node.free_cpus = std::max<std::int64_t>(node.free_cpus, 0);
         node.free_memory_mb = std::max<std::int64_t>(node.free_memory_mb, 0);
     }
-    show_jobs(real);
-    return real;
+    show_jobs(view);
+    return view;
 }
 
 void Shadow::take_in(const ClusterView& real) {
@@ -89,7 +94,7 @@ bool Shadow::stays_as_it_is(const JobView& view) const {
     const auto& mark = view.facts.mark;
     if (view.array.left > 0 || (mark && (mark->newer || mark->phase == Phase::off))) return true;
     const bool by_plan = mark && mark->phase != Phase::observed;
-    return has_nodes(view) && (by_plan || view.start_s < since_s_);
+    return has_nodes(view) && (by_plan || view.start_s < time_.since_s);
 }
 
 void Shadow::take_in(const JobView& view, const ClusterView& real) {
@@ -104,6 +109,7 @@ void Shadow::take_in(const JobView& view, const ClusterView& real) {
         job.line.partition = view.partition;
         job.line.as_if = view.as_if;
         job.line.eligible_s = view.eligible_s;
+        job.seen_s = time_.now_s;
         job.mark.restart = view.facts.restart;
         if (stays_as_it_is(view)) job.planned = Planned::as_it_is;
         if (runs && view.facts.mark) job.mark = *view.facts.mark;
@@ -121,6 +127,7 @@ void Shadow::take_in(const JobView& view, const ClusterView& real) {
     if (!runs && job.line.actual.start_s == 0 && view.eligible)
         job.line.eligible_s = view.eligible_s;
     job.actual = runs ? Actual::runs : Actual::waits;
+    if (runs && view.facts.state != HostJobState::completing) job.running_s = time_.now_s;
     if (!runs || job.line.actual.start_s > 0) return;
     job.line.actual.start_s = view.start_s;
     if (const Occupied* held = find_held(real, view.id)) {
@@ -140,7 +147,7 @@ void Shadow::notice_gone(const ClusterView& real) {
         job.actual = Actual::over;
         keep_sets(job);
         DiaryRun& run = job.line.actual;
-        run.end_s = now_s_;
+        run.end_s = time_.now_s;
         for (const OverJob& over : real.over) {
             if (over.id != id) continue;
             run.end_s = over.end_s;
@@ -149,9 +156,16 @@ void Shadow::notice_gone(const ClusterView& real) {
         if (run.start_s > 0)
             run.gpu_s =
                 static_cast<double>(job.grid.gpus()) * std::max(run.end_s - run.start_s, 0.0);
-        else if (job.planned != Planned::as_it_is)
-            end(job, now_s_);  // cancelled while it waited
     }
+}
+
+/// How those that are over ended, and which of them have given their nodes back.
+void Shadow::notice_ends(const ClusterView& real) {
+    for (const EndedJob& end : real.ended)
+        if (Job* job = find(end.job.id)) job->ended_well = true;
+    for (auto& [id, job] : jobs_)
+        if (job.actual == Actual::over && !job.cleared_s && find_held(real, id) == nullptr)
+            job.cleared_s = std::max(time_.now_s - job.line.actual.end_s, 0.0);
 }
 
 void Shadow::keep_sets(Job& job) {
@@ -164,54 +178,41 @@ void Shadow::keep_sets(Job& job) {
     for (const PartitionSlot& slot : job.view.slots) kept.push_back(set_of(slot.place.node_set));
 }
 
-/// What Slurm gave to planned jobs is free, for all that the plan knows.
-void Shadow::put_back(ClusterView& view) {
-    for (const Occupied& held : view.running) {
-        if (!is_planned(held.job)) continue;
-        for (const Occupied::Part& part : held.parts)
-            give_to_node(view.snapshot.nodes, part.node, part.gpus, part.cpus, part.memory_mb);
+void Shadow::occupy(const Job& job, ClusterView& view) const {
+    Occupied held{.job = job.line.job, .end_s = INFINITY, .parts = {}};
+    if (job.view.time_limit_s > 0) held.end_s = job.since_s + job.view.time_limit_s;
+    for (const Held& on : job.held) {
+        const auto at = nodes_.find({on.node, on.gpu_type});
+        if (at == nodes_.end()) continue;
+        held.parts.push_back({at->second, on.gpus, on.cpus, on.memory_mb});
+        give_to_node(view.snapshot.nodes, at->second, -on.gpus, -on.cpus, -on.memory_mb);
     }
-    std::erase_if(view.running, [&](const Occupied& held) { return is_planned(held.job); });
-}
-
-void Shadow::occupy(ClusterView& view) {
-    for (const auto& [id, job] : jobs_) {
-        if (job.planned != Planned::runs) continue;
-        Occupied held{.job = id, .end_s = INFINITY, .parts = {}};
-        if (job.view.time_limit_s > 0) held.end_s = job.since_s + job.view.time_limit_s;
-        for (const Held& on : job.held) {
-            const auto at = nodes_.find({on.node, on.gpu_type});
-            if (at == nodes_.end()) continue;
-            held.parts.push_back({at->second, on.gpus, on.cpus, on.memory_mb});
-            give_to_node(view.snapshot.nodes, at->second, -on.gpus, -on.cpus, -on.memory_mb);
-        }
-        view.running.push_back(std::move(held));
-    }
+    view.running.push_back(std::move(held));
 }
 
 /// As Slurm's backfill would: on whichever nodes are free, once that delays nobody who stands
-/// before. Its nodes count from the next round on.
-void Shadow::start_released(const ClusterView& view) {
-    std::vector<std::int64_t> free;
-    for (const NodeState& node : view.snapshot.nodes) free.push_back(node.free_gpus);
+/// before.
+void Shadow::start_released(ClusterView& view) {
     for (auto& [id, job] : jobs_) {
-        if (job.planned != Planned::released || job.sets) continue;
+        if (job.planned != Planned::released) continue;
         const double limit_s = job.view.time_limit_s > 0 ? job.view.time_limit_s : INFINITY;
-        if (now_s_ + limit_s > job.view.ordinary_start_s) continue;
+        const bool waits = job.actual == Actual::waits;
+        if (waits && time_.clock_s + limit_s > job.view.ordinary_start_s) continue;
         const Grid& grid = job.shape.offer.grid;
         std::vector<std::string> nodes;
-        std::vector<NodeIndex> indices;
-        for (const NodeIndex n : view.snapshot.node_sets[job.view.node_set]) {
+        const auto& possible =
+            job.sets ? job.sets->front() : view.snapshot.node_sets[job.view.node_set];
+        for (const NodeIndex n : possible) {
+            if (n >= view.snapshot.nodes.size()) continue;
             const NodeState& node = view.snapshot.nodes[n];
             if (static_cast<std::int64_t>(nodes.size()) == grid.nodes) break;
-            if (node.gpu_type != grid.gpu_type || !node.up || free[n] < grid.gpus_per_node)
+            if (node.gpu_type != grid.gpu_type || !node.up || node.free_gpus < grid.gpus_per_node)
                 continue;
             nodes.push_back(node.name);
-            indices.push_back(n);
         }
         if (static_cast<std::int64_t>(nodes.size()) < grid.nodes) continue;
-        for (const NodeIndex n : indices) free[n] -= grid.gpus_per_node;
         run(job, Shape(job.shape), nodes);
+        occupy(job, view);
     }
 }
 
@@ -243,6 +244,7 @@ JobView Shadow::shown(const Job& job, ClusterView& view) const {
         shown.no_nodes.clear();
         shown.ordinary_start_s = INFINITY;
     }
+    if (job.line.eligible_s > time_.clock_s) shown.eligible = false;
     for (const Held& on : job.held)
         if (const auto at = nodes_.find({on.node, on.gpu_type}); at != nodes_.end())
             shown.nodes.push_back(at->second);
@@ -253,8 +255,7 @@ void Shadow::show_jobs(ClusterView& view) {
     std::erase_if(view.jobs,
                   [&](const JobView& job) { return is_planned(job.id) || job.changing; });
     for (const auto& [id, job] : jobs_)
-        if (job.planned != Planned::as_it_is && job.planned != Planned::over)
-            view.jobs.push_back(shown(job, view));
+        if (is_shown(job)) view.jobs.push_back(shown(job, view));
     view.since_recovery_s = INFINITY;  // nothing is launched
 }
 

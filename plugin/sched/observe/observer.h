@@ -34,8 +34,14 @@ class Observer {
 
     [[nodiscard]] Scheduler& scheduler() { return scheduler_; }
     [[nodiscard]] bool has_work() { return host_.has_work(); }
-    /// Something would end now.
-    [[nodiscard]] bool is_due(double now_s) const { return watched_->shadow.is_due(now_s); }
+    /// The plan's clock can go on.
+    [[nodiscard]] bool is_due() const { return watched_->shadow.is_due(host_.look.interval_s); }
+    /// Until when the plan is known.
+    [[nodiscard]] double plan_s() const {
+        const Shadow::Counts counts = watched_->shadow.counts();
+        return counts.now_s - counts.behind_s;
+    }
+    /// Looks at Slurm once, and lets the plan's clock catch up for a moment.
     void round();
     /// Before it ends, for the next one.
     struct Kept {

@@ -2,6 +2,8 @@
 // See observing_host.h.
 #include "plugin/sched/observe/observing_host.h"
 
+#include <utility>
+
 namespace arena {
 namespace {
 
@@ -10,9 +12,12 @@ constexpr const char* only_observes = "Arena only observes (mode: observe in are
 }  // namespace
 
 ClusterView ObservingHost::collect(const KnowsRecord& knows) {
-    ClusterView real = slurm_.collect(knows);
-    let_go(real);
-    return shadow_.imagine(std::move(real));
+    if (std::exchange(look.is_due, false)) {
+        ClusterView real = slurm_.collect(knows);
+        look.let_go(real);
+        shadow_.see(std::move(real));
+    }
+    return shadow_.imagine(look.interval_s);
 }
 
 ApplyResult ObservingHost::hold_again(JobId id, std::uint32_t) {

@@ -12,10 +12,15 @@ namespace arena {
 
 class ObservingHost : public Host {
   public:
-    /// Both outlive it. let_go(view): is given Slurm's cluster first, for jobs that an acting Arena
-    /// still holds.
+    /// Both outlive it.
     ObservingHost(Host& slurm, Shadow& shadow) : slurm_(slurm), shadow_(shadow) {}
-    std::function<void(const ClusterView&)> let_go = [](const ClusterView&) {};
+    struct Look {
+        bool is_due = true;     ///< the next round reads Slurm's cluster anew
+        double interval_s = 5;  ///< between rounds, where nothing happens
+        /// Is given Slurm's cluster first, for jobs that an acting Arena still holds.
+        std::function<void(const ClusterView&)> let_go = [](const ClusterView&) {};
+    };
+    Look look;
 
     bool layout_is_sound(std::string* what) override { return slurm_.layout_is_sound(what); }
     bool has_work() override { return shadow_.has_jobs() || slurm_.has_work(); }
@@ -24,7 +29,7 @@ class ObservingHost : public Host {
     /// Of jobs that are over the AdminComment has Slurm's word; of others only what an acting Arena
     /// held is taken, and what it released and Slurm has started is marked as started.
     std::size_t survey(const std::function<bool(const std::string&)>& asks_to_hold) override {
-        return slurm_.survey(asks_to_hold);
+        return look.is_due ? slurm_.survey(asks_to_hold) : 0;
     }
 
     ApplyResult start(const Shape& shape, const std::vector<std::string>& nodes) override {

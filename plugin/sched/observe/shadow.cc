@@ -6,6 +6,8 @@
 
 #include <algorithm>
 
+#include "base/text.h"
+
 namespace arena {
 
 Shadow::Job* Shadow::find(JobId id) {
@@ -50,16 +52,19 @@ void Shadow::run(Job& job, const Shape& shape, const std::vector<std::string>& n
     for (std::size_t n = 0; n < nodes.size(); ++n) job.held.push_back(part_of(shape, nodes[n], n));
     job.planned = Planned::runs;
     job.shape = shape;
-    job.since_s = now_s_;
+    job.since_s = time_.clock_s;
     job.done = job.mark.done;
     job.mark.phase = Phase::started;
-    job.mark.since = static_cast<std::int64_t>(now_s_);
+    job.mark.since = static_cast<std::int64_t>(time_.clock_s);
     DiaryRun& run = job.line.planned;
-    if (run.start_s == 0) run.start_s = now_s_;
+    if (run.start_s == 0) run.start_s = time_.clock_s;
     run.grid = short_form(shape.offer.grid);
-    job.ends_s = end_of(job);
+    job.believed_s = job.view.time_limit_s > 0 ? job.since_s + job.view.time_limit_s : INFINITY;
     news_.starts.push_back(
-        fmt::format("observing: JobId={} would start now on {}", job.line.job, run.grid));
+        time_.now_s - time_.clock_s < 1
+            ? fmt::format("observing: JobId={} would start now on {}", job.line.job, run.grid)
+            : fmt::format("observing: JobId={} would have started {} ago on {}", job.line.job,
+                          human_seconds(time_.now_s - time_.clock_s), run.grid));
 }
 
 ApplyResult Shadow::release(const Shape& shape) {
@@ -85,16 +90,17 @@ void Shadow::leave(JobId id, std::int64_t done, bool counts) {
         DiaryRun& planned = job->line.planned;
         planned = job->line.actual;
         planned.gpu_s =
-            static_cast<double>(job->grid.gpus()) * std::max(now_s_ - planned.start_s, 0.0);
-        job->since_s = now_s_;
+            static_cast<double>(job->grid.gpus()) * std::max(time_.clock_s - planned.start_s, 0.0);
+        job->since_s = time_.clock_s;
+        others_.forget(id);
     }
-    stop(*job, now_s_);
+    stop(*job, time_.clock_s);
     job->planned = Planned::waits;
     const std::uint32_t life = job->mark.restart + 1;
     job->mark = next_mark(job->mark, Phase::checkpointing, job->mark.restart, OtherHold::none,
-                          static_cast<std::int64_t>(now_s_));
-    if (counts) add_move(job->mark, static_cast<std::int64_t>(now_s_));
-    job->mark = left_saved(job->mark, life, static_cast<std::int64_t>(now_s_));
+                          static_cast<std::int64_t>(time_.clock_s));
+    if (counts) add_move(job->mark, static_cast<std::int64_t>(time_.clock_s));
+    job->mark = left_saved(job->mark, life, static_cast<std::int64_t>(time_.clock_s));
     job->mark.phase = Phase::held;
     job->mark.done = done;
     ++job->line.moves;
@@ -102,37 +108,6 @@ void Shadow::leave(JobId id, std::int64_t done, bool counts) {
 
 void Shadow::opt_out(JobId id) {
     if (Job* job = find(id)) job->planned = Planned::as_it_is;
-}
-
-// ---- time ----
-
-/// What it did in reality says how much there was to do; until then what is believed.
-double Shadow::end_of(const Job& job) const {
-    const double iteration_s = job.shape.offer.estimate.iteration_s;
-    const bool again = job.mark.restart > 0;
-    const DiaryRun& actual = job.line.actual;
-    if (job.actual == Actual::over && actual.start_s > 0) {
-        const double ran_s = actual.end_s - actual.start_s;
-        if (job.work.actual_iteration_s <= 0 || iteration_s <= 0) return job.since_s + ran_s;
-        const double all = ran_s / job.work.actual_iteration_s;
-        const double left = std::max(all - static_cast<double>(job.done), 0.0);
-        return job.since_s + (again ? job.work.restart_s : 0) + left * iteration_s;
-    }
-    const double limit_s =
-        job.view.time_limit_s > 0 ? job.since_s + job.view.time_limit_s : INFINITY;
-    if (job.work.remaining_iterations <= 0 || iteration_s <= 0) return limit_s;
-    const double again_s = again ? std::max(job.since_s + job.work.restart_s - now_s_, 0.0) : 0;
-    return std::min(now_s_ + again_s + job.work.remaining_iterations * iteration_s, limit_s);
-}
-
-void Shadow::note_work(JobId id, const Work& work) {
-    Job* job = find(id);
-    if (job == nullptr) return;
-    const double known_s = job->work.actual_iteration_s;
-    job->work = work;
-    job->considered_s = now_s_;
-    if (work.actual_iteration_s <= 0) job->work.actual_iteration_s = known_s;
-    if (job->planned == Planned::runs) job->ends_s = end_of(*job);
 }
 
 /// Gives its nodes back.
@@ -147,20 +122,6 @@ void Shadow::end(Job& job, double at_s) {
     stop(job, at_s);
     job.planned = Planned::over;
     job.line.planned.end_s = at_s;
-}
-
-void Shadow::end_due(double now_s) {
-    for (auto& [id, job] : jobs_) {
-        if (job.planned != Planned::runs) continue;
-        if (job.actual == Actual::over) job.ends_s = end_of(job);
-        if (job.ends_s <= now_s) end(job, std::max(job.ends_s, job.since_s));
-    }
-}
-
-bool Shadow::is_due(double now_s) const {
-    return std::any_of(jobs_.begin(), jobs_.end(), [&](const auto& entry) {
-        return entry.second.planned == Planned::runs && entry.second.ends_s <= now_s;
-    });
 }
 
 bool Shadow::has_jobs() const {
@@ -185,12 +146,6 @@ void Shadow::visit(const std::function<void(const DiaryLine&)>& visit) const {
         if (job.planned != Planned::as_it_is) visit(job.line);
 }
 
-std::optional<Grid> Shadow::actual_grid(JobId id) const {
-    const auto at = jobs_.find(id);
-    if (at == jobs_.end() || at->second.line.actual.start_s == 0) return std::nullopt;
-    return at->second.grid;
-}
-
 void Shadow::tell() {
     for (auto& [id, job] : jobs_) {
         const bool both = job.line.actual.start_s > 0 && job.line.planned.start_s > 0;
@@ -203,7 +158,7 @@ void Shadow::tell() {
 void Shadow::close() {
     for (auto at = jobs_.begin(); at != jobs_.end();) {
         Job& job = at->second;
-        const bool over = job.actual == Actual::over &&
+        const bool over = job.actual == Actual::over && job.cleared_s &&
                           (job.planned == Planned::over || job.planned == Planned::as_it_is);
         if (!over) {
             ++at;
@@ -228,7 +183,7 @@ void Shadow::write(const DiaryLine& line) {
 void Shadow::leave_out() {
     std::vector<std::pair<double, JobId>> behind;  // by their ends
     for (const auto& [id, job] : jobs_) {
-        if (job.actual != Actual::over) continue;
+        if (job.actual != Actual::over || job.line.actual.end_s > time_.clock_s) continue;
         if (job.planned == Planned::waits || job.planned == Planned::released)
             behind.emplace_back(job.line.actual.end_s, id);
     }
@@ -236,7 +191,7 @@ void Shadow::leave_out() {
     const std::size_t over = behind.size() - std::min(behind.size(), most_behind);
     for (std::size_t i = 0; i < behind.size(); ++i) {
         const double known_s = std::max(behind[i].first, jobs_.at(behind[i].second).considered_s);
-        if (i >= over && now_s_ - known_s < gives_up_s) continue;
+        if (i >= over && time_.clock_s - known_s < gives_up_s) continue;
         jobs_.erase(behind[i].second);
         ++counts_.left_out;
     }

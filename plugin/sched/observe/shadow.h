@@ -2,9 +2,10 @@
 // Shadow: the cluster as it would be, had Arena been acting since it began to observe. Each round
 // sees it in place of Slurm's own, and what the round decides is carried out here: no job of
 // Slurm's is touched. Jobs that Arena does not plan stay where Slurm has them; a planned job runs
-// as long as it did in reality, in proportion to the iteration times of the two shapes, or as is
-// believed of it until that is known. Left out: that ordinary jobs would have started elsewhere or
-// at other times.
+// as long as it did in reality, in proportion to the iteration times of the two shapes. The shadow
+// has a clock of its own, which stands where the next thing to happen depends on what a run of
+// Slurm's has not shown yet (clock.cc): so what it decides rests on facts. Left out: that ordinary
+// jobs would have started elsewhere or at other times.
 #pragma once
 
 #include <functional>
@@ -15,6 +16,7 @@
 
 #include "plugin/sched/host/host.h"
 #include "plugin/sched/observe/diary.h"
+#include "plugin/sched/observe/ordinary_past.h"
 
 namespace arena {
 
@@ -22,8 +24,13 @@ class Shadow {
   public:
     explicit Shadow(Diary& diary) : diary_(diary) {}
 
-    /// Slurm's cluster -> the one that the round is to see, at its time.
-    ClusterView imagine(ClusterView real);
+    /// Slurm's cluster as it is now.
+    void see(ClusterView real);
+    /// The one that the next round is to see: the clock goes on to the next event, by interval_s at
+    /// most while jobs wait and more where it is far behind, and no further than what is known.
+    ClusterView imagine(double interval_s);
+    /// It can go on by that much or to an event: the round after it may start others.
+    [[nodiscard]] bool is_due(double interval_s) const;
 
     // What the round does to jobs.
     ApplyResult start(const Shape& shape, const std::vector<std::string>& nodes);
@@ -40,12 +47,9 @@ class Shadow {
         double actual_iteration_s = 0;    ///< in the shape that Slurm gave it; 0 = unknown
         double restart_s = 0;             ///< of its next start, where it has run before
     };
-    void note_work(JobId id, const Work& work);
-    /// "4xa40" as Slurm runs it; nothing of a job that does not run.
-    [[nodiscard]] std::optional<Grid> actual_grid(JobId id) const;
+    /// offers: what it could run with; work.actual_iteration_s is found among them.
+    void note_work(JobId id, Work work, const std::vector<Offer>& offers);
 
-    /// A job's end is due: the round after it may start others.
-    [[nodiscard]] bool is_due(double now_s) const;
     [[nodiscard]] bool has_jobs() const;
     [[nodiscard]] std::optional<DiaryLine> line(JobId id) const;
     /// visit(line) of all that are not over in both worlds.
@@ -56,10 +60,17 @@ class Shadow {
         /// Jobs that ran, and that the plan never started: for gives_up_s no round had a plan for
         /// them, or more than most_behind of them waited.
         std::int64_t left_out = 0;
+        double now_s = 0;     ///< Slurm's time, as last seen
+        double behind_s = 0;  ///< the clock is behind that
+        JobId waits_for = 0;  ///< whose run has to show more before it goes on; 0 = nobody's
     };
     static constexpr double gives_up_s = 600;
     static constexpr std::size_t most_behind = 1000;
-    [[nodiscard]] const Counts& counts() const { return counts_; }
+    /// The clock is never behind by more, and by nothing where more jobs are open: then what is
+    /// believed of their work stands for what is not known.
+    static constexpr double most_behind_s = 7 * 86400;
+    static constexpr std::size_t most_open = 20000;
+    [[nodiscard]] Counts counts() const;
     struct News {
         std::vector<std::string> starts;  ///< words for the log
         std::string problem;              ///< why the diary is not written, once each time
@@ -90,33 +101,58 @@ class Shadow {
         Grid grid;    ///< that Slurm gave it
         Shape shape;  ///< that it waits or runs with
         std::vector<Held> held;
-        double since_s = 0, ends_s = 0;  ///< of its run; infinite: nobody knows
+        double since_s = 0;     ///< of its run
+        double believed_s = 0;  ///< its end, for all that is believed; infinite: nothing is
         JobMark mark;
         std::int64_t done = 0;  ///< iterations when that began
         Work work;
         double considered_s = 0;  ///< when a round last had a plan for it
+        double seen_s = 0;        ///< in Slurm first
+        double running_s = 0;     ///< there last
+        /// Since its end until its nodes were seen free, as it would be of another; nothing: they
+        /// are not free yet.
+        std::optional<double> cleared_s;
+        bool ended_well = false;
         DiaryLine line;
         bool told = false;  ///< that it has started in both worlds
     };
+
+    /// Of a job in the plan: when it is over there, or where that is not known yet, not before.
+    struct End {
+        double at_s = INFINITY;
+        bool is_known = true;
+    };
+    struct Ahead {
+        double event_s = INFINITY;  ///< the next thing that happens, as far as is known
+        double horizon_s = 0;       ///< until when what happens is known
+        JobId waits_for = 0;        ///< whose run keeps that from being now
+        bool waits = false;         ///< some job waits in the plan
+    };
+    [[nodiscard]] double run_s(const Job& job) const;
+    [[nodiscard]] double least_s() const;
+    [[nodiscard]] End end_of(const Job& job) const;
+    void look_at(const Job& job, Ahead& ahead) const;
+    [[nodiscard]] Ahead look_ahead() const;
+    [[nodiscard]] double next_time(const Ahead& ahead, double interval_s) const;
+    void end_due(ClusterView& view);
 
     void take_in(const ClusterView& real);
     void take_in(const JobView& view, const ClusterView& real);
     [[nodiscard]] bool stays_as_it_is(const JobView& view) const;
     void notice_gone(const ClusterView& real);
+    void notice_ends(const ClusterView& real);
     void keep_sets(Job& job);
     static Held part_of(const Shape& shape, const std::string& node, std::size_t n);
     void run(Job& job, const Shape& shape, const std::vector<std::string>& nodes);
     void stop(Job& job, double at_s);
     void end(Job& job, double at_s);
-    void end_due(double now_s);
     void tell();
     void close();
     void write(const DiaryLine& line);
     void leave_out();
-    [[nodiscard]] double end_of(const Job& job) const;
-    void put_back(ClusterView& view);
-    void occupy(ClusterView& view);
-    void start_released(const ClusterView& view);
+    void occupy(const Job& job, ClusterView& view) const;
+    void start_released(ClusterView& view);
+    [[nodiscard]] bool is_shown(const Job& job) const;
     void show_jobs(ClusterView& view);
     [[nodiscard]] JobView shown(const Job& job, ClusterView& view) const;
     [[nodiscard]] bool is_planned(JobId id) const;
@@ -124,8 +160,14 @@ class Shadow {
 
     Diary& diary_;
     std::map<JobId, Job> jobs_;
-    double since_s_ = 0;  ///< of the first round
-    double now_s_ = 0;
+    struct Time {
+        double since_s = 0;  ///< it is seen
+        double now_s = 0;    ///< Slurm's, when it was seen last
+        double clock_s = 0;  ///< of the plan
+    };
+    Time time_;
+    ClusterView real_;                          ///< as seen last; what jobs hold is free in it
+    OrdinaryPast others_;                       ///< of jobs that are not planned
     std::vector<std::vector<NodeIndex>> sets_;  ///< of the last view
     std::map<std::pair<std::string, std::string>, NodeIndex> nodes_;
     Counts counts_;

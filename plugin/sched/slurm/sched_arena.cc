@@ -298,7 +298,7 @@ bool Plugin::round_is_due() {
     const double since_s = std::chrono::duration<double>(Clock::now() - last_round_).count();
     if (since_s < config_.min_gap_s) return false;
     // Slurm stamps changes in whole seconds: a change in the second of the last round may be new.
-    return woken_ || scheduler_->hurries() || (observer_ && observer_->is_due(now_s())) ||
+    return woken_ || scheduler_->hurries() || (observer_ && observer_->is_due()) ||
            since_s >= config_.interval_s || host_->last_change() >= last_round_second_;
 }
 
@@ -379,7 +379,9 @@ void Plugin::guarded_round() noexcept {
 /// A document with what an observing Arena has to say beside it.
 std::string with_observe(const std::string& document, Json seen) {
     Json json = Json::parse(document, nullptr, false);
-    if (json.is_object() && !seen.is_null()) json["observe"] = std::move(seen);
+    if (!json.is_object() || seen.is_null()) return document;
+    if (seen.contains("seen_s")) json["seen_s"] = seen["seen_s"];  // not the plan's time
+    json["observe"] = std::move(seen);
     return dump_json(json) + "\n";
 }
 
@@ -503,12 +505,13 @@ void Plugin::add_loan_verbs(std::vector<Verb>& known) {
 std::string Plugin::live() {
     looked_at_ = Clock::now();
     const bool shows_jobs = !(slurm_conf.private_data & PRIVATE_DATA_JOBS);
+    const double plan_s = observer_ ? observer_->plan_s() : 0;  // 0: no round yet
     const LiveState state{.books = deciding().books(),
                           .round = deciding().last_round(),
                           .stats = deciding().stats(),
                           .enabled = !off_,
                           .observe = observer_ ? observer_->json(shows_jobs) : Json(),
-                          .now_s = now_s()};
+                          .now_s = plan_s > 0 ? plan_s : now_s()};
     return live_json(
         state, {.jobs = shows_jobs, .nodes = !(slurm_conf.private_data & PRIVATE_DATA_NODES)});
 }
