@@ -52,7 +52,7 @@ price() { # [OPTION...]: seconds of tensor-parallel communication of two GPUs in
 measured=$(price --profiles "$work/store/p.db") entry=$(price --profiles none)
 note "tensor-parallel communication: $measured s as measured, $entry s by the hardware entry"
 ok "and from there into the planner's prices" jq -en "$measured > 0 and $entry > 0 and $measured != $entry"
-awk -F, -v OFS=, 'NR > 1 { for (i = 7; i <= 9; i++) $i *= 100 } 1' "$work/table.csv" >"$work/slow.csv"
+awk -F, -v OFS=, -v CONVFMT=%.17g -v OFMT=%.17g 'NR > 1 { for (i = 7; i <= 9; i++) $i *= 100 } 1' "$work/table.csv" >"$work/slow.csv"
 ok "a table of times 100 times as long takes its place" "$arena" profile --store "$work/store/p.db" import-comm "$work/slow.csv"
 slow=$(price --profiles "$work/store/p.db")
 ok "and makes communication 100 times as long" jq -en "$slow > 99 * $measured and $slow < 101 * $measured"

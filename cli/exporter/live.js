@@ -232,7 +232,7 @@ function observed(o) {
   const mean = s => o.jobs ? span(s.planned / o.jobs) + " planned, " + span(s.actual / o.jobs) + " in Slurm" : "nothing yet";
   at("observe-sum").textContent = "Slurm schedules all jobs. " + o.jobs + " jobs are over in both worlds: mean wait " + mean(o.wait_s) +
     "; from first possible start to end " + mean(o.jct_s) + "; " + o.earlier + " would have started earlier, " + o.later + " later." +
-    (o.behind_s >= 60 ? " The plan is " + span(o.behind_s) + " behind: it waits for what JobId=" + o.waits_for + " shows in Slurm." : "");
+    (o.behind_s >= 60 ? " The plan is " + span(o.behind_s) + " behind" + (o.waits_for ? ": it waits for what JobId=" + o.waits_for + " shows in Slurm." : ".") : "");
   table("observe", [["job", "n", l => l.job], ["Arena", "why", l => l.words]], o.lines, l => l.job, "No job has started yet.");
 }
 

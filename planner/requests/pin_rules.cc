@@ -106,8 +106,7 @@ std::string schedule_obstacle(const PlanPin& pin) {
         pin.recompute.value_or(Recompute::none) != Recompute::none)
         return fmt::format(
             "{} computes gradients of weights apart, for which PyTorch would recompute a layer "
-            "once for "
-            "each of its weights: give none, 1f1b or dualpipev",
+            "once for each of its weights: give none, 1f1b or dualpipev",
             name);
     return {};
 }

@@ -64,7 +64,7 @@ std::vector<std::int64_t> vpp_counts(const PlanQuery&, std::int64_t stages,
 Schedule schedule_of(const PlanQuery&);
 /// Whether every backward is split. Then gradients of weights are computed apart, by one pass for
 /// each weight, and PyTorch recomputes a layer for each pass (2.6: a layer of 4 weights runs 6
-/// times, not 2). No price has that.
+/// times, not 2). No price has that. Selective recompute, which was not counted, goes with it.
 inline bool recomputes_for_weights(Schedule schedule) {
     return schedule == Schedule::zb_h1 || schedule == Schedule::zb_v;
 }

@@ -10,6 +10,7 @@
 #include <limits>
 #include <map>
 #include <numeric>
+#include <optional>
 #include <set>
 #include <span>
 
@@ -267,6 +268,11 @@ Status check_sharding(const Plan& plan) {
 /// A schedule that splits backwards.
 Status check_schedule(const Plan& plan) {
     if (plan.schedule == Schedule::one_f_one_b) return Done{};
+    if (recomputes_for_weights(plan.schedule) && plan.recompute != Recompute::none)
+        return usage_error(fmt::format(
+            "{} would recompute a layer once for each of its weights, which has no price: give "
+            "recompute none, or 1f1b or dualpipev",
+            to_string(plan.schedule)));
     const bool is_v = is_v_shaped(plan.schedule);
     const std::int64_t least = plan.schedule == Schedule::dual_pipe_v ? 2 * plan.pp() : 1;
     const bool is_sound = plan.pp() > 1 && !is_mixed(plan) && (!is_v || plan.vpp == 2) &&
@@ -403,6 +409,10 @@ std::vector<GridResult> plan_grids(const PlanQuery& query) {
 
 std::vector<GridResult> plan_grids(const PlanQuery& query, PlanBudget& budget) {
     std::vector<GridResult> results;
+    const bool has_domains = std::any_of(query.pools.begin(), query.pools.end(),
+                                         [](const GpuPool& p) { return p.domain_nodes > 1; });
+    std::optional<PlanBudget::Slice> first;  // a part is left for plans that need no domain
+    if (has_domains) first.emplace(budget, 0.7);
     visit_pools(
         query, budget, results,
         [&](const GpuPool& pool, PoolSearch& search, const NodeShape& shape,
@@ -425,6 +435,7 @@ std::vector<GridResult> plan_grids(const PlanQuery& query, PlanBudget& budget) {
             for (std::size_t i = begin; i < results.size(); ++i)
                 if (results[i].feasible) price_spans(search.context(), results[i]);
         });
+    first.reset();
     for (const GpuPool& pool : query.pools) add_plans_without_domain(query, pool, budget, results);
     return results;
 }

@@ -99,8 +99,10 @@ TEST(smaller_groups_that_share_states_never_need_less_memory) {
 /// ZB-H1 without interleaving, whose last stage is the slow one: its work, and the others' forwards
 /// before.
 TEST(a_split_schedule_of_unlike_layers_is_no_shorter_than_its_slowest_stage_and_the_ramp) {
-    const auto price = [](const char* last_flops, std::vector<std::int64_t> layers) {
+    const auto price = [](const char* last_flops, std::vector<std::int64_t> layers,
+                          Recompute recompute = Recompute::none) {
         Priced p;
+        p.plan.recompute = recompute;
         p.model = must(parse_model(
             fmt::format("family: custom\nprecision: bf16\nlayers:\n"
                         "  - {{count: 3, forward_flops: 1e12, parameter_bytes: 1e8, "
@@ -122,6 +124,7 @@ TEST(a_split_schedule_of_unlike_layers_is_no_shorter_than_its_slowest_stage_and_
     ck_assert_double_gt(heavy.compute_s, 3.5 * light.compute_s);
     ck_assert_double_ge(heavy.bubble_s, 0.9 * light.compute_s / 8);
     ck_assert(!price("1e12", {1, 1, 2}).ok());  // stages of unequally many layers
+    ck_assert(!price("1e12", {1, 1, 1, 1}, Recompute::full).ok());
 }
 
 /// What it is for: weights that are gathered inside a node for each pass, where 64 nodes share a

@@ -135,9 +135,8 @@ class LoanBook {
     void lend(const std::vector<std::string>& nodes, std::int64_t until);
     void complain(const std::string& about, const std::string& why);
 
-    /// By the monotonic clock.
     struct Since {
-        std::map<std::string, double> gone, home, open;  ///< nodes
+        std::map<std::string, double> gone, home, open;  ///< nodes: when, by the monotonic clock
         std::set<JobId> overstayed;                      ///< that were told so
     };
     struct State {

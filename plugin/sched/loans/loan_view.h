@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // What LoanBook knows, as values, and what follows from it alone: what a round has found
 // (LoanView), what no record of Slurm's has (LoanMemory), what administrators did beside Arena
-// (LoanHands), and what is to be done (LoanPlan). Pure: LoanBook carries it out.
+// (LoanHands), and what is to be done (LoanPlan). Nothing here calls Slurm or logs: LoanBook does.
 #pragma once
 
 #include <cstdint>

@@ -12,8 +12,9 @@
 namespace arena {
 namespace {
 
-/// Far behind, time goes on in larger steps while nothing happens.
-constexpr double steps_behind = 1000;
+/// Far behind, time goes on in larger steps: while nothing happens, and very far behind always, for
+/// a round may take longer than what happens takes to happen.
+constexpr double steps_behind = 1000, far_behind_s = 3600;
 
 /// In the shape that Slurm gave it: of offers of as many GPUs of its type the fastest, those of its
 /// layout first; 0 = there is none.
@@ -51,10 +52,12 @@ void Shadow::note_work(JobId id, Work work, const std::vector<Offer>& offers) {
 double Shadow::run_s(const Job& job) const {
     const DiaryRun& theirs = job.line.actual;
     double ran_s = 0;
+    // Of one that was requeued its last life counts.
+    const double since_s = job.life_s > 0 ? job.life_s : theirs.start_s;
     if (job.actual == Actual::over)
-        ran_s = theirs.end_s - theirs.start_s;
-    else if (job.actual == Actual::runs)
-        ran_s = job.running_s - theirs.start_s;
+        ran_s = theirs.end_s - since_s;
+    else if (since_s > 0)
+        ran_s = job.running_s - since_s;
     ran_s = std::max(ran_s, 0.0);
     const double iteration_s = job.shape.offer.estimate.iteration_s;
     const double actual_s = job.work.actual_iteration_s;
@@ -71,12 +74,15 @@ double Shadow::least_s() const {
 
 Shadow::End Shadow::end_of(const Job& job) const {
     const bool ran = job.line.actual.start_s > 0;
-    if (job.actual == Actual::over && !ran)  // cancelled while it waited
-        return {std::max(job.line.actual.end_s, job.since_s), true};
-    if (job.planned != Planned::runs) return {};
-    const double at_s = job.since_s + run_s(job);
     const double limit_s =
         job.view.time_limit_s > 0 ? job.since_s + job.view.time_limit_s : INFINITY;
+    if (job.actual == Actual::over && !ran) {  // cancelled while it waited
+        const double most_s =
+            job.planned == Planned::runs ? std::min(limit_s, job.believed_s) : INFINITY;
+        return {std::max(std::min(job.line.actual.end_s, most_s), job.since_s), true};
+    }
+    if (job.planned != Planned::runs) return {};
+    const double at_s = job.since_s + run_s(job);
     if (at_s >= limit_s) return {limit_s, true};
     if (job.actual == Actual::over) return {at_s, job.cleared_s.has_value()};
     if (at_s >= least_s()) return {at_s, false};
@@ -112,10 +118,12 @@ Shadow::Ahead Shadow::look_ahead() const {
 
 /// Infinite: nothing is known to happen.
 double Shadow::next_time(const Ahead& ahead, double interval_s) const {
-    if (!ahead.waits) return ahead.event_s;
-    const double behind_s = time_.now_s - time_.clock_s;
-    const double step_s = std::max(interval_s, behind_s / steps_behind);
-    return std::min(ahead.event_s, time_.clock_s + step_s);
+    const double behind_s = time_.now_s - time_.clock_s, together_s = behind_s / steps_behind;
+    const double event_s = behind_s > far_behind_s
+                               ? std::max(ahead.event_s, time_.clock_s + together_s)
+                               : ahead.event_s;
+    if (!ahead.waits) return event_s;
+    return std::min(event_s, time_.clock_s + std::max(interval_s, together_s));
 }
 
 bool Shadow::is_due(double interval_s) const {

@@ -2,11 +2,18 @@
 // See shadow.h: from Slurm's cluster to the one that the round sees.
 #include <algorithm>
 #include <cmath>
+#include <memory>
+#include <utility>
 
 #include "plugin/sched/observe/shadow.h"
 
 namespace arena {
 namespace {
+
+/// The wall's clock was set.
+constexpr double clock_jump_s = 60;
+/// Between two looks a run ends and gives its nodes back: how long that takes at most.
+constexpr double unseen_clearing_s = 30;
 
 /// As Slurm runs it: GPUs by node, of its first type.
 Grid grid_held(const Occupied& held, const Snapshot& snapshot) {
@@ -39,18 +46,35 @@ bool has_nodes(const JobView& view) {
 }  // namespace
 
 void Shadow::see(ClusterView real) {
-    time_.now_s = real.snapshot.time_s;
-    if (time_.since_s == 0) time_.since_s = time_.clock_s = time_.now_s;
+    follow_clock(real);
     nodes_.clear();
     for (NodeIndex n = 0; n < real.snapshot.nodes.size(); ++n)
         nodes_.emplace(std::pair(real.snapshot.nodes[n].name, real.snapshot.nodes[n].gpu_type), n);
     notice_gone(real);
     notice_ends(real);
     take_in(real);
-    sets_ = real.snapshot.node_sets;
+    share_sets(real.snapshot.node_sets);
     others_.see(real, [this](JobId id) { return is_planned(id); });
     std::erase_if(real.ended, [this](const EndedJob& end) { return is_planned(end.job.id); });
     real_ = std::move(real);
+}
+
+/// What is to come stays as far away where the wall's clock is set.
+void Shadow::follow_clock(const ClusterView& real) {
+    const double before_s = time_.now_s, ahead_s = real.snapshot.time_s - real.steady_s;
+    const double jump_s = ahead_s - std::exchange(time_.ahead_s, ahead_s);
+    time_.now_s = real.snapshot.time_s;
+    if (time_.since_s == 0) time_.since_s = time_.clock_s = time_.now_s;
+    if (before_s > 0 && std::abs(jump_s) > clock_jump_s)
+        time_.clock_s = std::min(time_.clock_s + jump_s, time_.now_s);
+}
+
+/// Of equal ones there is one, over all looks.
+void Shadow::share_sets(const std::vector<std::vector<NodeIndex>>& sets) {
+    sets_.resize(sets.size());
+    for (std::size_t i = 0; i < sets.size(); ++i)
+        if (!sets_[i] || *sets_[i] != sets[i])
+            sets_[i] = std::make_shared<const std::vector<NodeIndex>>(sets[i]);
 }
 
 ClusterView Shadow::imagine(double interval_s) {
@@ -127,7 +151,11 @@ void Shadow::take_in(const JobView& view, const ClusterView& real) {
     if (!runs && job.line.actual.start_s == 0 && view.eligible)
         job.line.eligible_s = view.eligible_s;
     job.actual = runs ? Actual::runs : Actual::waits;
-    if (runs && view.facts.state != HostJobState::completing) job.running_s = time_.now_s;
+    job.was_clearing = view.facts.state == HostJobState::completing;
+    if (runs && !job.was_clearing) {
+        job.running_s = time_.now_s;
+        job.life_s = view.start_s;
+    }
     if (!runs || job.line.actual.start_s > 0) return;
     job.line.actual.start_s = view.start_s;
     if (const Occupied* held = find_held(real, view.id)) {
@@ -163,16 +191,23 @@ void Shadow::notice_gone(const ClusterView& real) {
 void Shadow::notice_ends(const ClusterView& real) {
     for (const EndedJob& end : real.ended)
         if (Job* job = find(end.job.id)) job->ended_well = true;
-    for (auto& [id, job] : jobs_)
-        if (job.actual == Actual::over && !job.cleared_s && find_held(real, id) == nullptr)
-            job.cleared_s = std::max(time_.now_s - job.line.actual.end_s, 0.0);
+    for (auto& [id, job] : jobs_) {
+        if (job.actual != Actual::over || job.cleared_s) continue;
+        if (find_held(real, id) != nullptr) {
+            job.was_clearing = true;
+            continue;
+        }
+        const double since_s = std::max(time_.now_s - job.line.actual.end_s, 0.0);
+        job.cleared_s = job.was_clearing ? since_s : std::min(since_s, unseen_clearing_s);
+    }
 }
 
 void Shadow::keep_sets(Job& job) {
     if (job.sets) return;
     auto& kept = job.sets.emplace();
     const auto set_of = [&](std::uint32_t index) {
-        return index < sets_.size() ? sets_[index] : std::vector<NodeIndex>();
+        return index < sets_.size() ? sets_[index]
+                                    : std::make_shared<const std::vector<NodeIndex>>();
     };
     kept.push_back(set_of(job.view.node_set));
     for (const PartitionSlot& slot : job.view.slots) kept.push_back(set_of(slot.place.node_set));
@@ -201,7 +236,7 @@ void Shadow::start_released(ClusterView& view) {
         const Grid& grid = job.shape.offer.grid;
         std::vector<std::string> nodes;
         const auto& possible =
-            job.sets ? job.sets->front() : view.snapshot.node_sets[job.view.node_set];
+            job.sets ? *job.sets->front() : view.snapshot.node_sets[job.view.node_set];
         for (const NodeIndex n : possible) {
             if (n >= view.snapshot.nodes.size()) continue;
             const NodeState& node = view.snapshot.nodes[n];
@@ -219,9 +254,9 @@ void Shadow::start_released(ClusterView& view) {
 JobView Shadow::shown(const Job& job, ClusterView& view) const {
     JobView shown = job.view;
     if (job.sets) {
-        shown.node_set = put_set(view, job.sets->front());
+        shown.node_set = put_set(view, *job.sets->front());
         for (std::size_t i = 0; i < shown.slots.size(); ++i)
-            shown.slots[i].place.node_set = put_set(view, (*job.sets)[i + 1]);
+            shown.slots[i].place.node_set = put_set(view, *(*job.sets)[i + 1]);
     }
     const bool runs = job.planned == Planned::runs;
     shown.facts = {.state = runs ? HostJobState::running : HostJobState::pending,

@@ -23,12 +23,17 @@ void next_of(double& next_s, double time_s, double after_s) {
 
 }  // namespace
 
-std::uint32_t put_set(ClusterView& view, std::vector<NodeIndex> nodes) {
+std::uint32_t put_set(ClusterView& view, const std::vector<NodeIndex>& nodes) {
     auto& sets = view.snapshot.node_sets;
-    std::erase_if(nodes, [&](NodeIndex n) { return n >= view.snapshot.nodes.size(); });
+    const auto is_gone = [&](NodeIndex n) { return n >= view.snapshot.nodes.size(); };
+    if (std::any_of(nodes.begin(), nodes.end(), is_gone)) {
+        std::vector<NodeIndex> left = nodes;
+        std::erase_if(left, is_gone);
+        return put_set(view, left);
+    }
     const auto at = std::find(sets.begin(), sets.end(), nodes);
     if (at != sets.end()) return static_cast<std::uint32_t>(at - sets.begin());
-    sets.push_back(std::move(nodes));
+    sets.push_back(nodes);
     return static_cast<std::uint32_t>(sets.size() - 1);
 }
 

@@ -15,7 +15,7 @@
 namespace arena {
 
 /// The place of these nodes among a view's sets, where they are added if need be.
-std::uint32_t put_set(ClusterView& view, std::vector<NodeIndex> nodes);
+std::uint32_t put_set(ClusterView& view, const std::vector<NodeIndex>& nodes);
 
 class OrdinaryPast {
   public:

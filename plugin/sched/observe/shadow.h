@@ -10,6 +10,7 @@
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -66,8 +67,8 @@ class Shadow {
     };
     static constexpr double gives_up_s = 600;
     static constexpr std::size_t most_behind = 1000;
-    /// The clock is never behind by more, and by nothing where more jobs are open: then what is
-    /// believed of their work stands for what is not known.
+    /// The clock waits for nobody longer, and for nobody at all where more jobs are open: then what
+    /// is believed of their work stands for what is not known.
     static constexpr double most_behind_s = 7 * 86400;
     static constexpr std::size_t most_open = 20000;
     [[nodiscard]] Counts counts() const;
@@ -88,6 +89,8 @@ class Shadow {
         over,
         as_it_is,  ///< it ran before Arena observed, or is not Arena's: as Slurm has it
     };
+    /// Shared by those that have the same.
+    using NodeSet = std::shared_ptr<const std::vector<NodeIndex>>;
     struct Held {
         std::string node, gpu_type;
         std::int64_t gpus = 0, cpus = 0, memory_mb = 0;
@@ -95,7 +98,7 @@ class Shadow {
     struct Job {
         JobView view;  ///< as Slurm showed it last
         /// The nodes of its sets, once Slurm shows it no more: the numbers of a view are its own.
-        std::optional<std::vector<std::vector<NodeIndex>>> sets;
+        std::optional<std::vector<NodeSet>> sets;
         Actual actual = Actual::waits;
         Planned planned = Planned::waits;
         Grid grid;    ///< that Slurm gave it
@@ -109,9 +112,11 @@ class Shadow {
         double considered_s = 0;  ///< when a round last had a plan for it
         double seen_s = 0;        ///< in Slurm first
         double running_s = 0;     ///< there last
+        double life_s = 0;        ///< when the last life that was seen there began
         /// Since its end until its nodes were seen free, as it would be of another; nothing: they
         /// are not free yet.
         std::optional<double> cleared_s;
+        bool was_clearing = false;  ///< it was seen to hold them after its end
         bool ended_well = false;
         DiaryLine line;
         bool told = false;  ///< that it has started in both worlds
@@ -142,6 +147,8 @@ class Shadow {
     void notice_gone(const ClusterView& real);
     void notice_ends(const ClusterView& real);
     void keep_sets(Job& job);
+    void share_sets(const std::vector<std::vector<NodeIndex>>& sets);
+    void follow_clock(const ClusterView& real);
     static Held part_of(const Shape& shape, const std::string& node, std::size_t n);
     void run(Job& job, const Shape& shape, const std::vector<std::string>& nodes);
     void stop(Job& job, double at_s);
@@ -164,11 +171,13 @@ class Shadow {
         double since_s = 0;  ///< it is seen
         double now_s = 0;    ///< Slurm's, when it was seen last
         double clock_s = 0;  ///< of the plan
+        /// Of the wall's clock beyond the monotonic one, when it was seen last.
+        double ahead_s = 0;
     };
     Time time_;
-    ClusterView real_;                          ///< as seen last; what jobs hold is free in it
-    OrdinaryPast others_;                       ///< of jobs that are not planned
-    std::vector<std::vector<NodeIndex>> sets_;  ///< of the last view
+    ClusterView real_;           ///< as seen last; what jobs hold is free in it
+    OrdinaryPast others_;        ///< of jobs that are not planned
+    std::vector<NodeSet> sets_;  ///< of the last view
     std::map<std::pair<std::string, std::string>, NodeIndex> nodes_;
     Counts counts_;
     bool write_failed_ = false;

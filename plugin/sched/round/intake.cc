@@ -142,7 +142,7 @@ class Intake {
     void take_belief(JobState& state, const JobView& job, const EffectiveRequest& wanted,
                      const std::vector<Offer>& offers, double run_s = 0);
     [[nodiscard]] static bool is_left_to_slurm(const JobView& job);
-    [[nodiscard]] SharedOffers for_slurm(const SharedOffers& offers) const;
+    [[nodiscard]] SharedOffers for_slurm(const SharedOffers& offers, const JobView& job) const;
     void take_part(const JobView& job, const SharedRequest& wanted, JobState state,
                    OfferList offers, Role role);
     void sort_jobs();
@@ -765,7 +765,7 @@ void Intake::add_waiting(const JobView& job, const SharedRequest& wanted, OfferL
     if (const auto told = books_.patience.find(job.id); told != books_.patience.end())
         state.patient_until_s = told->second;
     const bool is_left = is_left_to_slurm(job);
-    const SharedOffers startable = is_left ? for_slurm(open) : open;
+    const SharedOffers startable = is_left ? for_slurm(open, job) : open;
     const bool is_arenas = is_left && !can_hold(state, job.node_set, *wanted, startable.get());
     // Where Slurm is to start it, it takes no part: what it were given would stay idle.
     if (is_arenas && job.ordinary_ahead())
@@ -786,10 +786,15 @@ bool Intake::is_left_to_slurm(const JobView& job) {
     return job.ordinary_ahead() || std::any_of(job.slots.begin(), job.slots.end(), is_by_slurm);
 }
 
-/// Slurm knows no pieces that differ, and before 24.05 no segments.
-SharedOffers Intake::for_slurm(const SharedOffers& offers) const {
+/// Slurm knows no pieces that differ, and no segments before 24.05 nor where another network than
+/// the cluster's places a partition's jobs: that one may have no blocks.
+SharedOffers Intake::for_slurm(const SharedOffers& offers, const JobView& job) const {
+    const bool keeps_segments =
+        books_.keeps_segments &&
+        std::none_of(job.slots.begin(), job.slots.end(),
+                     [](const PartitionSlot& slot) { return slot.place.other_network; });
     const auto is_arenas = [&](const Offer& offer) {
-        return offer.grid.is_uneven() || (offer.segment > 1 && !books_.keeps_segments);
+        return offer.grid.is_uneven() || (offer.segment > 1 && !keeps_segments);
     };
     const std::vector<Offer>& all = offers.get();
     if (std::none_of(all.begin(), all.end(), is_arenas)) return offers;

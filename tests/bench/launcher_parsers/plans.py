@@ -173,7 +173,8 @@ def complete(model, gpus, pin):
     hsdp = number.get("hsdp", 0)
     if hsdp and (dp % hsdp or dp == hsdp):
         return None
-    parts = {"pp": pp, "dp": dp, "tp": tp, "micro_batch": micro_batch, "recompute": pin.get("recompute", "full"),
+    recompute = "none" if schedule in ("zbh1", "zbv") else "full"  # these go without
+    parts = {"pp": pp, "dp": dp, "tp": tp, "micro_batch": micro_batch, "recompute": pin.get("recompute", recompute),
              "zero": number.get("zero", 1), "sp": number.get("sp", 0), "vpp": vpp, "cp": cp, "ep": ep, "etp": etp,
              "schedule": schedule, **({"hsdp": hsdp} if hsdp else {})}
     return ",".join(f"{key}={value}" for key, value in parts.items())
