@@ -145,7 +145,7 @@ void hang_in_a_check(const Make& make) {
     const std::shared_future<void> given_up = told.get_future().share();
     run_threads(3, [&](Comm& world) {
         const auto device = make(1, world);
-        HardwareCheck hardware(world, *device, variables({}), 1, 12);
+        HardwareCheck hardware(world, *device, variables({}), 1, 8);
         const double bytes = hardware.link_bytes();
         int heard = 0;
         const auto tell = [&](const CheckResult& found) {
