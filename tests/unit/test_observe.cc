@@ -159,7 +159,8 @@ TEST(what_waits_behind_a_run_starts_when_that_would_have_ended_whenever_that_is_
     site.pass(250);
     // In the plan they ran 250 s already, and nobody knows more.
     const auto counts = site.watched->shadow.counts();
-    ck_assert(counts.behind_s == 100 && (counts.waits_for == 1 || counts.waits_for == 2));
+    const JobId waits_for = site.watched->shadow.waits_for();
+    ck_assert(counts.behind_s == 100 && (waits_for == 1 || waits_for == 2));
     ck_assert(site.planned(3).start_s == 0);
     site.host.view.snapshot.time_s += 50;
     site.slurm_ends(1);

@@ -154,7 +154,6 @@ Shadow::Counts Shadow::counts() const {
     Counts counts = counts_;
     counts.now_s = time_.now_s;
     counts.behind_s = std::max(time_.now_s - time_.clock_s, 0.0);
-    counts.waits_for = look_ahead().waits_for;
     return counts;
 }
 

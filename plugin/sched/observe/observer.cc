@@ -93,9 +93,10 @@ Json Observer::json(bool jobs, std::optional<std::uint32_t> uid) const {
     json["left_out"] = counts.left_out;
     json["seen_s"] = counts.now_s;
     json["behind_s"] = counts.behind_s;
-    const auto awaited = watched_->shadow.line(counts.waits_for);
+    const JobId waits_for = watched_->shadow.waits_for();
+    const auto awaited = watched_->shadow.line(waits_for);
     const bool may_know = jobs && awaited && (!uid || *uid == awaited->uid);
-    json["waits_for"] = may_know ? counts.waits_for : 0;
+    json["waits_for"] = may_know ? waits_for : 0;
     std::int64_t open = 0;
     Json lines = Json::array();
     const auto add = [&](const DiaryLine& line) {

@@ -63,7 +63,6 @@ class Shadow {
         std::int64_t left_out = 0;
         double now_s = 0;     ///< Slurm's time, as last seen
         double behind_s = 0;  ///< the clock is behind that
-        JobId waits_for = 0;  ///< whose run has to show more before it goes on; 0 = nobody's
     };
     static constexpr double gives_up_s = 600;
     static constexpr std::size_t most_behind = 1000;
@@ -72,6 +71,8 @@ class Shadow {
     static constexpr double most_behind_s = 7 * 86400;
     static constexpr std::size_t most_open = 20000;
     [[nodiscard]] Counts counts() const;
+    /// Whose run has to show more before the clock goes on; 0 = nobody's. O(jobs).
+    [[nodiscard]] JobId waits_for() const { return look_ahead().waits_for; }
     struct News {
         std::vector<std::string> starts;  ///< words for the log
         std::string problem;              ///< why the diary is not written, once each time
