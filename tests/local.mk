@@ -148,7 +148,7 @@ tests/tools/short_minute.so: tests/tools/short_minute.cc
 	$(AM_V_CXX)$(MKDIR_P) $(@D) && $(CXX) -std=c++20 $(CXXFLAGS) -shared -fPIC -o $@ $(srcdir)/tests/tools/short_minute.cc
 CLEANFILES += tests/tools/short_minute.so
 EXTRA_DIST += tests/tools/short_minute.cc
-tests/t0435-elastic-training.log tests/t0556-slow-link-in-slurm.log tests/t0560-leave-slow-node.log: tests/tools/paced.so
+tests/t0435-elastic-training.log tests/t0555-slowdown-in-slurm.log tests/t0556-slow-link-in-slurm.log tests/t0560-leave-slow-node.log: tests/tools/paced.so
 check_DATA += tests/tools/paced.so
 tests/tools/paced.so: tests/tools/paced.cc
 	$(AM_V_CXX)$(MKDIR_P) $(@D) && $(CXX) -std=c++20 $(CXXFLAGS) -shared -fPIC -o $@ $(srcdir)/tests/tools/paced.cc -ldl

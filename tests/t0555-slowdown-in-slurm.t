@@ -13,26 +13,31 @@
 need_arena
 need_mpi_in_slurm
 command -v jq >/dev/null || skip_all 'jq is not installed'
-(($(nproc) >= 2)) || skip_all 'two ranks need a processor each'
 slow_process=$ARENA_BUILDDIR/tests/lab/inject/slow-process
 [[ -x $slow_process ]] || skip_all 'tests/lab/inject/slow-process is not built'
 
-own_machine   # two ranks that compute all the time, each on a processor
 poll_s=5
 start_arena --nodes a40:2x1 --arena-set slowdown.poll_s=$poll_s
-prepare_learning
+prepare_learning 64 32
+write_paced 2000 5
 two_nodes=(-N 2 --arena-gpus=2 "--arena-plan=pp1,dp2,tp1,mb1x6")
 now_ms() { date +%s%3N; }
 
 # ---- a slow process ------------------------------------------------------------------------------------------------
+LEARN_UNDER=$work/paced
 job=$(learn slow 100000 "${two_nodes[@]}" --arena-slowdown=mitigate)
 ok "a watched job trains on two nodes" wait_until '[[ $(step_of slow) ]]' 60
 [[ $(step_of slow) ]] || diag "$(cat "$gates/slow.out")"
 ok "its GPUs and links were checked before its first step" wait_until 'grep -q "\"event\":\"checked\"" "$gates/slow.log"' 20
 ok "it comes to step 40" wait_until '(($(step_of slow) >= 40))' 120
 began=$(now_ms) begun=$(step_of slow)
-"$slow_process" --rank 1 --job "$job" 2 2>"$work/inject" &
-injection=$!
+# A process that its agent starts for a moment has the rank's environment, too, and may be gone when it is to be stopped.
+for _ in 1 2 3 4 5; do
+    "$slow_process" --rank 1 --job "$job" 2 2>"$work/inject" &
+    injection=$!
+    let_pass 2
+    ! kill -0 $injection 2>/dev/null || break
+done
 ok "a slow iteration is seen" wait_until 'has_event slow ".event == \"onset\""' 60
 onset=$(events slow '.event == "onset"' | head -n 1)
 ok "the culprit is named: rank 1 computes slowly" wait_until 'has_event slow ".event == \"verdict\" and .rank == 1 and .cause == \"compute\""' 120
@@ -90,7 +95,8 @@ ok "its losses are those of a run that nobody disturbed: $off off" is_near "$off
 for node in n1 n2; do arena slowdown clear $node >/dev/null; done
 ok "an administrator clears the nodes" wait_until '[[ $(scontrol show nodes) != *slow=* ]]' 15
 
-# ---- nobody is slow ------------------------------------------------------------------------------------------------
+# ---- nobody is slow: ranks that compute --------------------------------------------------------------------------------
+LEARN_UNDER=''
 job=$(learn quiet 1000000 "${two_nodes[@]}" --arena-slowdown=mitigate)
 ok "another watched job trains" wait_until '(($(step_of quiet) >= 20))' 90
 if [[ ${ARENA_QUIET_S-} ]]; then
@@ -114,7 +120,7 @@ for _ in 1 2; do
     (while :; do :; done) &
     loops+=($!)
 done
-loaded_s=${ARENA_LOADED_S:-20}
+loaded_s=${ARENA_LOADED_S:-10}
 let_pass "$loaded_s"
 kill "${loops[@]}"
 wait "${loops[@]}" 2>/dev/null

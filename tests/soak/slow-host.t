@@ -16,7 +16,6 @@ need_hosts
 command -v jq >/dev/null || skip_all 'jq is not installed'
 (($(nproc) >= 2)) || skip_all 'two ranks need a processor each'
 
-own_machine
 start_hosts 'slowdown:' '  poll_s: 2' '  confirmations: 2'
 gates=$host_dir/gates
 mkdir -m 1777 "$gates"
