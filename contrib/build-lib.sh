@@ -130,7 +130,7 @@ stage_build() {
         flock 7
         unset MAKEFLAGS MFLAGS MAKELEVEL MAKEOVERRIDES
         cd "$build" || exit 1
-        if [[ -e stage/.staged && ! $(find . "$top/etc" "$top/plugin" -path ./stage -prune -o -newer stage/.staged \
+        if [[ -e stage/.staged && ! $(find . "$top/etc" "$top/plugin" \( -path ./stage -o -path ./tests \) -prune -o -newer stage/.staged \
             -type f \( -name '*.so' -o -name 'arena*' -o -name '*.yaml' -o -name config.status \) -print -quit) ]]; then
             exit 0
         fi

@@ -20,6 +20,7 @@ endif
 
 # A client of Slurm's public API that sends what sbatch would not.
 if HAVE_SLURM
+slurm_clients = tests/tools/forge_submit$(EXEEXT) tests/tools/submit_many$(EXEEXT)
 check_PROGRAMS += tests/tools/forge_submit tests/tools/submit_many
 endif
 tests_tools_forge_submit_SOURCES = tests/tools/forge_submit.c
@@ -35,9 +36,12 @@ tests/tools/round_gate.so: tests/tools/round_gate.cc src/policy/policy.h src/cor
 CLEANFILES += tests/tools/round_gate.so
 EXTRA_DIST += tests/tools/round_gate.cc
 
-# What black-box tests start, for contrib/slurm-smoke, which has no use for unit tests.
-.PHONY: black-box-programs
-black-box-programs: lab $(check_DATA) tests/tools/round_gate.so arena-profiler-faulty$(EXEEXT) tests/tools/fake_chief$(EXEEXT) tests/watch/listen$(EXEEXT)
+# For contrib/check and contrib/slurm-smoke: what black-box tests start; the rest of what `make check` builds; all tests.
+.PHONY: black-box-programs check-programs list-tests
+black-box-programs: lab $(check_DATA) $(slurm_clients) tests/tools/round_gate.so arena-profiler-faulty$(EXEEXT) tests/tools/fake_chief$(EXEEXT) tests/watch/listen$(EXEEXT)
+check-programs: $(check_LTLIBRARIES) $(check_PROGRAMS)
+list-tests:
+	@echo $(TESTS)
 
 # `make check-fuzz`: every parse_* function under libFuzzer, ASan and UBSan (needs clang).
 EXTRA_DIST += tests/fuzz/run tests/fuzz/fuzz.h tests/fuzz/parse_record.cc tests/fuzz/parse_directives.cc \
@@ -144,6 +148,12 @@ tests/tools/short_minute.so: tests/tools/short_minute.cc
 	$(AM_V_CXX)$(MKDIR_P) $(@D) && $(CXX) -std=c++20 $(CXXFLAGS) -shared -fPIC -o $@ $(srcdir)/tests/tools/short_minute.cc
 CLEANFILES += tests/tools/short_minute.so
 EXTRA_DIST += tests/tools/short_minute.cc
+tests/t0435-elastic-training.log tests/t0556-slow-link-in-slurm.log tests/t0560-leave-slow-node.log: tests/tools/paced.so
+check_DATA += tests/tools/paced.so
+tests/tools/paced.so: tests/tools/paced.cc
+	$(AM_V_CXX)$(MKDIR_P) $(@D) && $(CXX) -std=c++20 $(CXXFLAGS) -shared -fPIC -o $@ $(srcdir)/tests/tools/paced.cc -ldl
+CLEANFILES += tests/tools/paced.so
+EXTRA_DIST += tests/tools/paced.cc
 EXTRA_DIST += $(issue_tests)
 EXTRA_DIST += $(black_box_tests) \
 	tests/lib/arena.sh tests/lib/command.sh tests/lib/bare_debian.sh tests/lib/train.sh tests/lib/watched.sh tests/lib/hosts.sh tests/lib/loans.sh \

@@ -12,11 +12,12 @@ need_arena
 need_mpi_in_slurm
 command -v jq >/dev/null || skip_all 'jq is not installed'
 
-own_machine   # up to eight ranks, which answer a signal within a step
-start_arena --nodes a40:2x4 --arena-set policy=arena --arena-set resize.cooldown_s=5 \
+# Nobody is moved before two jobs train.
+start_arena --nodes a40:2x4 --arena-set policy=arena --arena-set resize.cooldown_s=3600 \
     --arena-set resize.moves_per_hour=12 --arena-set resize.checkpoint_grace_s=60
 write_tiny_model "$work/tiny.yaml"
 write_training_text "$work/text"
+write_paced 1500
 trainer=("$ARENA_BUILDDIR/arena-train" --device cpu --model "$work/tiny.yaml" --data "$work/text" --quiet)
 
 # One life: keeps the checkpoint that it begins with, and writes a log of its own. Observed times stay out of it: eight
@@ -28,8 +29,8 @@ life=\${SLURM_RESTART_COUNT:-0} name=\$SLURM_JOB_NAME
 mkdir -p "\$name.saved" "\$name.kept.\$life" "\$name.pmix"
 last=\$(ls "\$name.saved" | tail -n 1)
 [[ ! \$last ]] || cp "\$name.saved/\$last" "\$name.kept.\$life/"
-export SLURM_PMIX_TMPDIR=$gates/\$name.pmix OMPI_MCA_mpi_yield_when_idle=1
-exec srun --mpi=pmix ${trainer[*]} --steps \$STEPS --checkpoint "\$name.saved" --log "\$name.log.\$life" --no-report
+export SLURM_PMIX_TMPDIR=$gates/\$name.pmix
+exec srun --mpi=pmix $work/paced ${trainer[*]} --steps \$STEPS --checkpoint "\$name.saved" --log "\$name.log.\$life" --no-report
 END
 chmod 755 "$work/life"
 learn() {   # learn NAME STEPS OPTIONS...
@@ -69,6 +70,7 @@ job[two]=$(learn two 1000000000 "${elastic[@]}")
 ok "two: waits" wait_until '[[ $(arena_word "${job[two]}" state) =~ ^(held|released)$ ]]'
 let_go "$wedge"
 ok "two: trains on two GPUs when they are free" wait_until '[[ $(ranks_of two) == 2 ]]' 60
+sed -i 's/cooldown_s: .*/cooldown_s: 5/' "$cluster_dir/arena.yaml" && scontrol reconfigure
 let_go "$third"
 for name in one two; do
     ok "$name: trains on four GPUs when the third job has ended" wait_until "[[ \$(ranks_of $name) == 4 ]]" 90

@@ -13,20 +13,22 @@
 need_arena
 need_mpi_in_slurm
 command -v jq >/dev/null || skip_all 'jq is not installed'
-(($(nproc) >= 2)) || skip_all 'four ranks need two processors'
 [[ -e $ARENA_BUILDDIR/.libs/libarena_slow_link.so ]] || skip_all 'libarena_slow_link.so is not built'
 slow_link=$ARENA_SRCDIR/tests/lab/inject/slow-link
 
-own_machine   # ranks that compute all the time
 start_arena --nodes a40:2x2,l4:1x4 --arena-set slowdown.poll_s=5
 store=$cluster_dir/profile-store/profiles.db
-prepare_learning
+prepare_learning 64 32
+write_paced 2000 5
 delay() { "$slow_link" on --switch "$gates/$1.switch" --ranks "$2" --delay-ms "$3"; }
-under_slow_link() { LEARN_UNDER="$slow_link run --switch $gates/$1.switch --" learn "$@"; }
+under_slow_link() { LEARN_UNDER="$work/paced $slow_link run --switch $gates/$1.switch --" learn "$@"; }
 
 # ---- one pair of ranks ---------------------------------------------------------------------------------------------
 # Stages are ranks 0, 1 and 2, 3: the pair hands activations over.
-job=$(under_slow_link link 100000 --arena-types=a40 --arena-gpus=4 --arena-plan=pp2,dp2,tp1,mb1x6 --arena-slowdown=mitigate)
+link=$(under_slow_link link 100000 --arena-types=a40 --arena-gpus=4 --arena-plan=pp2,dp2,tp1,mb1x6 --arena-slowdown=mitigate)
+pair=(--arena-types=l4 --arena-gpus=2 "--arena-plan=pp1,dp2,tp1,mb1x6" --arena-slowdown=watch)
+one=$(under_slow_link one 100000 "${pair[@]}")
+other=$(under_slow_link other 100000 "${pair[@]}")
 ok "a watched job trains on two nodes" wait_until '(($(step_of link) >= 25))' 120
 [[ $(step_of link) ]] || diag "$(cat "$gates/link.out")"
 begun=$(step_of link)
@@ -45,15 +47,36 @@ diag "healthy $healthy s, slow $before s, after S3 $after s a step; roles: $(jq 
 figure "a step takes at most 0.80 of what it took: $(awk -v a="$after" -v b="$before" 'BEGIN { printf "%.2f", a / b }')" \
     awk -v a="$after" -v b="$before" 'BEGIN { exit !(a <= 0.80 * b) }'
 figure "and no GPU is ever blamed" test "$(events link '.event == "verdict"' | jq -r .cause | sort -u)" = communication
-ok "slurmctld knows" wait_until '[[ $(job_field "$job" AdminComment) == *:communication:x* ]]' 30
+ok "slurmctld knows" wait_until '[[ $(job_field "$link" AdminComment) == *:communication:x* ]]' 30
 like "$(arena slowdown list)" 'n1.*n2|n2.*n1' "arena slowdown list has both ends"
 "$slow_link" off --switch "$gates/link.switch"
-# Four ranks on two processors: another link or rank may be found slow besides, and keep the event open.
-ok "slurmctld knows that it is over" wait_until 'arena slowdown show "$job" --json | jq -e ".events | map(select(.cause == \"communication\" and (.relief // 0) != 0)) | any(.at + .peer | test(\"n1/1\") and test(\"n2/1\"))" >/dev/null' 300
+
+# ---- two watched jobs on the same node -----------------------------------------------------------------------------
+agents() { all_processes | xargs -r ps -o args= -p | grep -c 'arena-watch agent'; }
+ok "two watched jobs train side by side" wait_until '(($(step_of one) >= 25 && $(step_of other) >= 25))' 120
+is "$(job_field "$one" NodeList) $(job_field "$other" NodeList) $(agents)" "n3 n3 4" "on one node, with an agent each"
+delay other 0,1 200
+ok "what slows one down is seen" wait_until 'has_event other ".event == \"onset\""' 90
+ok "by its own chief" wait_until 'has_event other ".event == \"verdict\""' 90
+figure "as its link" test "$(events other '.event == "verdict"' | head -n 1 | jq -r .cause)" = communication
+is "$(events one '.event == "verdict" and .cause == "communication" and .factor > 2')" '' "the other one's finds no link so slow"
+figure "nor anything else" test -z "$(events one '.event == "verdict"')"
+scancel "$other"
+ok "one of them is cancelled" wait_for_state "$other" CANCELLED 60
+step=$(step_of one)
+ok "the other one trains on" wait_until '(($(step_of one) >= step + 20))' 60
+ok "watched" wait_until '[[ $(agents) == 3 ]]' 20
+scancel "$one"
+ok "it is cancelled, too" wait_for_state "$one" CANCELLED 60
+ok "neither of their agents is left" wait_until '[[ $(agents) == 2 ]]' 30
+
+# ---- the pair again ------------------------------------------------------------------------------------------------
+ok "slurmctld knows that it is over" wait_until 'arena slowdown show "$link" --json | jq -e ".events | map(select(.cause == \"communication\" and (.relief // 0) != 0)) | any(.at + .peer | test(\"n1/1\") and test(\"n2/1\"))" >/dev/null' 300
 last=$((at + 20))
 ok "it trains on until step $last" wait_until '(($(step_of link) >= last))' 60
-scancel "$job"
-ok "it is cancelled" wait_for_state "$job" CANCELLED 60
+scancel "$link"
+ok "it is cancelled" wait_for_state "$link" CANCELLED 60
+ok "no agent is left" wait_until '[[ $(agents) == 0 ]]' 30
 ok "the same training, and nobody disturbs it" alone 4 --pp 2 --dp 2 --steps "$last"
 is "$(losses "$work/alone.log" | wc -l)" "$last" "has $last steps"
 # A rank that is taken for slow besides is dealt fewer micro-batches, and in another split sums are rounded otherwise, which
@@ -65,31 +88,6 @@ if [[ $split ]]; then
     off=$(apart link "$split" $((split + 59)))
     ok "and its next ones: $off off" is_near "$off"
 fi
-
-# ---- two watched jobs on the same node -----------------------------------------------------------------------------
-# So slow a link makes steps of one length, whatever else the machine does.
-pair=(--arena-types=l4 --arena-gpus=2 "--arena-plan=pp1,dp2,tp1,mb1x6" --arena-slowdown=watch)
-agents() { all_processes | xargs -r ps -o args= -p | grep -c 'arena-watch agent'; }
-for name in one other; do delay $name 0,1 150; done
-one=$(under_slow_link one 100000 "${pair[@]}")
-other=$(under_slow_link other 100000 "${pair[@]}")
-ok "two watched jobs train side by side" wait_until '(($(step_of one) >= 25 && $(step_of other) >= 25))' 120
-is "$(job_field "$one" NodeList) $(job_field "$other" NodeList) $(agents)" "n3 n3 2" "on one node, with an agent each"
-delay other 0,1 600
-ok "what slows one down is seen" wait_until 'has_event other ".event == \"onset\""' 90
-# Four ranks share two processors: beside so slow a link one of them may be seen to compute slowly, too.
-ok "by its own chief" wait_until 'has_event other ".event == \"verdict\""' 90
-figure "as its link" test "$(events other '.event == "verdict"' | head -n 1 | jq -r .cause)" = communication
-is "$(events one '.event == "verdict" and .cause == "communication" and .factor > 2')" '' "the other one's finds no link so slow"
-figure "nor anything else" test -z "$(events one '.event == "verdict"')"
-scancel "$other"
-ok "one of them is cancelled" wait_for_state "$other" CANCELLED 60
-step=$(step_of one)
-ok "the other one trains on" wait_until '(($(step_of one) >= step + 20))' 60
-ok "watched" wait_until '[[ $(agents) == 1 ]]' 20
-scancel "$one"
-ok "it is cancelled, too" wait_for_state "$one" CANCELLED 60
-ok "no agent is left" wait_until '[[ $(agents) == 0 ]]' 30
 
 # ---- parks ---------------------------------------------------------------------------------------------------------
 parks=20

@@ -31,7 +31,7 @@ each_step_once() {
 # ---- slurmctld is killed at ten points ----------------------------------------------------------------
 # What ends in the seconds before a kill is forgotten by stock Slurm, too, and missed by it after many minutes only: no member
 # ends before it may, and ends are saved.
-export STEPS=400
+export STEPS=150
 touch "$work/hold"
 array=$(sweep 0-3 "$plan") || BAIL_OUT "no array: $array"
 ok "it is saved" wait_saved
@@ -48,7 +48,7 @@ ok "all complete" wait_until '(( $(tasks_in $array COMPLETED) == 4 ))' 120
 ok "that is saved" wait_saved
 ok "5: killed when the pipeline is to end" kill_slurmctld
 ok "it ends" wait_until '[[ ! $(carriers RUNNING) ]]' 90
-ok "each step was done once" each_step_once "$array" 4 400
+ok "each step was done once" each_step_once "$array" 4 150
 
 STEPS=8
 echo 1000000 >"$work/steps.3"
@@ -76,7 +76,9 @@ scontrol update JobId="${array}_3" TimeLimit=30 >/dev/null
 ok "8: killed after its limit was changed" kill_slurmctld
 ok "it is cancelled" scancel "${array}_3"
 ok "9: killed at once" kill_slurmctld
-ok "it is cancelled all the same, now or once more" wait_until 'scancel -Q ${array}_3; [[ $(task $array 3 JobState) == CANCELLED ]]' 60
+# It is told again to go only when its node has registered.
+ok "it is cancelled all the same, now or once more" wait_until 'scancel -Q ${array}_3; [[ $(task $array 3 JobState) == CANCELLED ]]' 120 ||
+    diag "$(scontrol -o show job "${array}_3")"
 ok "nothing holds the GPUs" wait_until '[[ ! $(carriers RUNNING) ]]' 100
 rm "$work/steps.3"
 array=$(sweep 0-3 "$plan" --begin=now+4)

@@ -5,8 +5,10 @@
 #   need_mpi_in_slurm       skips the test where ranks cannot be started by srun --mpi=pmix
 #   write_tiny_model FILE   a model that trains hundreds of steps a second: 4 layers, 128 words
 #   write_training_text FILE
-#   losses LOG...           "STEP LOSS" of each step in arena-train's logs
-: "${ARENA_BUILDDIR=}" "${ARENA_SRCDIR=}"   # of cluster.sh
+#   write_paced MFLOPS [MESSAGE_MS]   a command $work/paced, under which a rank waits asleep: for its products, which take as long
+#                           as on a device of so many MFLOP/s, for others, and with each message. Other tests lose no
+#                           processor to it, and their noise is little beside its time
+: "${ARENA_BUILDDIR=}" "${ARENA_SRCDIR=}" "${work=}"   # of cluster.sh
 
 mpi_in_slurm_lacks() {
     if [[ ! -x $ARENA_BUILDDIR/arena-train ]]; then echo "arena-train is not built"
@@ -33,6 +35,16 @@ END
 write_training_text() {
     local i
     for ((i = 0; i < 600; i++)); do printf 'the quick brown fox no. %d jumps over dog %d. ' "$i" $((i * i % 97)); done >"$1"
+}
+
+write_paced() {
+    cat >"$work/paced" <<END
+#!/bin/bash
+export ARENA_PACED_MFLOPS=$1 ARENA_PACED_MESSAGE_MS=${2:-0} OMPI_MCA_mpi_yield_when_idle=1
+export LD_PRELOAD=\${LD_PRELOAD:+\$LD_PRELOAD:}$ARENA_BUILDDIR/tests/tools/paced.so
+exec "\$@"
+END
+    chmod 755 "$work/paced"
 }
 
 losses() { jq -r 'select(has("loss")) | "\(.step) \(.loss)"' "$@"; }

@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: GPL-2.0-or-later
 # Black-box tests of watched training in a cluster. Source it after train.sh and start_arena.
-#   prepare_learning [FLAGS...]   a model of some ten milliseconds a step, text, and a job that trains it until it is told to leave
+#   prepare_learning [HIDDEN SEQ]   a model of some ten milliseconds a step, text, and a job that trains it until it is told to leave
 #   learn NAME STEPS OPTIONS...   submits it; NAME.out, NAME.log, NAME.watch of $gates are its output, log and its chief's logs
 #   step_of NAME, step_s NAME FROM TO         latest step; median seconds of an iteration of these steps
 #   events NAME FILTER, has_event NAME FILTER what its chief told, as JSON lines
@@ -13,14 +13,14 @@
 : "${ARENA_BUILDDIR=}" "${work=}" "${gates=}"   # of cluster.sh, arena.sh
 
 prepare_learning() {
-    cat >"$work/small.yaml" <<'END'
+    cat >"$work/small.yaml" <<END
 name: small
 family: gpt
 layers: 4
-hidden: 128
+hidden: ${1:-128}
 heads: 4
 vocab: 128
-seq_length: 128
+seq_length: ${2:-128}
 precision: fp32
 END
     write_training_text "$work/text"

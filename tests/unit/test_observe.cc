@@ -196,6 +196,28 @@ TEST(a_run_that_slurm_never_begins_holds_the_plan_up_for_a_bounded_time) {
               site.planned(3).start_s < site.begin_s + 3600 + Shadow::most_behind_s / 500);
 }
 
+TEST(far_behind_it_catches_up_in_few_rounds_however_much_has_happened) {
+    WholeNodes site(3);
+    ck_assert(site.would_start(1) && site.would_start(2));
+    // For four hours, in which nobody knows more of the plan, ordinary jobs come and go.
+    constexpr int looks = 7200;
+    for (JobId id = 100; id < 100 + looks; ++id) {
+        if (id % 2 == 0)
+            site.host.view.running.push_back({id, INFINITY, {{1, 4, 4, 0}}});
+        else
+            site.slurm_ends(id - 1);
+        site.host.view.snapshot.time_s += 2;
+        site.observer->round();
+    }
+    ck_assert(site.watched->shadow.counts().behind_s == 2 * looks);
+    const auto rounds = [&] { return site.observer->scheduler().stats().rounds; };
+    const auto before = rounds();
+    site.host.view.jobs.clear();  // all are cancelled: there is nothing to wait for
+    site.pass(1);
+    ck_assert(site.watched->shadow.counts().behind_s < 5);
+    ck_assert_msg(rounds() - before < looks * 2 / 3, "%d rounds", int(rounds() - before));
+}
+
 TEST(what_ordinary_jobs_held_is_known_at_the_time_of_the_plan) {
     WholeNodes site(2);
     site.host.view.running.push_back({50, INFINITY, {{1, 4, 4, 0}}});
