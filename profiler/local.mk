@@ -152,37 +152,10 @@ check-gpu: check-gpu-programs
 	ARENA_SRCDIR='$(abs_top_srcdir)' $(srcdir)/tests/gpu/run '$(abs_top_builddir)'
 
 # ---- tests of the profile store ----------------------------------------------------------------
-if HAVE_CHECK
-check_PROGRAMS += tests/unit/test_store tests/unit/test_store_rows tests/unit/test_store_spool tests/unit/test_comm_table
-TESTS += tests/unit/test_store tests/unit/test_store_rows tests/unit/test_store_spool tests/unit/test_comm_table
-endif
 EXTRA_DIST += tests/fuzz/parse_comm_csv.cc tests/fuzz/parse_progress.cc tests/bench/profile-accuracy tests/bench/profile-cost \
 	tests/bench/profile_rounds.py
 
 # ---- tests of the profiler ---------------------------------------------------------------------
-if HAVE_CHECK
-check_PROGRAMS += tests/unit/test_profiler_kernels tests/unit/test_profiler_images \
-	tests/unit/test_profiler_attention tests/unit/test_profiler tests/unit/test_profiler_stack \
-	tests/unit/test_comm tests/unit/test_topology tests/unit/test_nvml
-TESTS += tests/unit/test_profiler_kernels tests/unit/test_profiler_images \
-	tests/unit/test_profiler_attention tests/unit/test_profiler tests/unit/test_profiler_stack \
-	tests/unit/test_comm tests/unit/test_topology tests/unit/test_nvml
-endif
-tests_unit_test_profiler_kernels_LDADD = $(ARENA_PROFILER_CPU_LIBS) $(CHECK_LIBS)
-tests_unit_test_profiler_images_LDADD = $(ARENA_PROFILER_CPU_LIBS) $(CHECK_LIBS)
-tests_unit_test_profiler_attention_LDADD = $(ARENA_PROFILER_CPU_LIBS) $(CHECK_LIBS)
-tests_unit_test_profiler_stack_LDADD = $(ARENA_PROFILER_CPU_LIBS) $(CHECK_LIBS)
-tests_unit_test_comm_SOURCES = tests/unit/test_comm.cc profiler/comm/no_communicator.cc
-tests_unit_test_comm_LDADD = $(ARENA_PROFILER_CPU_LIBS) $(CHECK_LIBS)
-tests_unit_test_nvml_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS) -DARENA_FAKE_NVML='"$(abs_builddir)/tests/tools/fake_nvml.so"'
-tests_unit_test_nvml_LDADD = $(ARENA_PROFILER_CPU_LIBS) $(CHECK_LIBS)
-EXTRA_tests_unit_test_nvml_DEPENDENCIES = tests/tools/fake_nvml.so
-tests/tools/fake_nvml.so: tests/tools/fake_nvml.cc
-	$(AM_V_CXX)$(MKDIR_P) $(@D) && $(CXX) $(CXXFLAGS) -shared -fPIC -o $@ $(srcdir)/tests/tools/fake_nvml.cc
-CLEANFILES += tests/tools/fake_nvml.so
-EXTRA_DIST += tests/tools/fake_nvml.cc
-tests_unit_test_topology_LDADD = $(ARENA_PROFILER_CPU_LIBS) $(CHECK_LIBS)
-tests_unit_test_profiler_LDADD = $(ARENA_PROFILER_CPU_LIBS) $(CHECK_LIBS)
 
 profiler_black_box_tests = \
 	tests/t0260-throttled-profile.t \

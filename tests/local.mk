@@ -1,22 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-# A test of one file that needs no more than these libraries is said in its list alone.
-AM_DEFAULT_SOURCE_EXT = .cc
-LDADD = libarena_sched_logic.la libarena_plugin_rules.la libarena_arrays.la libarena_array_search.la libarena_array.la $(all_libs) $(CHECK_LIBS)
+# What is tested and how; unit tests: tests/unit/local.mk.
 # The rules of the plug-ins, which their Slurm-facing files call.
 check_LTLIBRARIES += libarena_plugin_rules.la
 libarena_plugin_rules_la_SOURCES = plugin/common/job_mark.cc plugin/common/quick_estimate.cc plugin/common/shared.cc plugin/job_submit/modify_rules.cc \
 	plugin/job_submit/submit_line.cc plugin/job_submit/observe_rules.cc plugin/job_submit/steps_limit_rules.cc plugin/job_submit/submit_rules.cc plugin/spank/controller_rules.cc plugin/spank/given.cc plugin/spank/preview.cc \
 	plugin/spank/spank_options.cc plugin/spank/watch.cc
-EXTRA_DIST += tests/unit/arena_cases.h tests/unit/directory.h tests/unit/full_disk.h tests/unit/float_arrays.h tests/unit/hostile_models.h \
-	tests/unit/philly.h tests/unit/planner_cases.h tests/unit/property.h tests/unit/reference_data.h tests/unit/scripted_host.h tests/unit/span_cases.h \
-	tests/unit/slowdown_cases.h tests/unit/store_cases.h tests/unit/suite.h tests/unit/train_cases.h tests/unit/waiting_job.h
-
-# ---- submission: record, directives, plug-in rules -------------------------------------------
-if HAVE_CHECK
-submit_unit_tests = tests/unit/test_request tests/unit/test_options tests/unit/test_spank_options tests/unit/test_submit_rules
-check_PROGRAMS += $(submit_unit_tests)
-TESTS += $(submit_unit_tests)
-endif
 
 # A client of Slurm's public API that sends what sbatch would not.
 if HAVE_SLURM
@@ -52,26 +40,6 @@ check-fuzz:
 	$(SHELL) $(srcdir)/tests/fuzz/run $(abs_top_srcdir) $(abs_top_builddir)/tests/fuzz
 
 # ---- planner ---------------------------------------------------------------------------------
-planner_tests = tests/unit/test_planner_models tests/unit/test_planner_cost tests/unit/test_planner_frameworks \
-	tests/unit/test_planner_models_readers tests/unit/test_planner_models_layers \
-	tests/unit/test_planner_adapters \
-	tests/unit/test_planner_listed \
-	tests/unit/test_planner_models_words \
-	tests/unit/test_planner_grids tests/unit/test_planner_search \
-	tests/unit/test_planner_budget \
-	tests/unit/test_planner_mixed tests/unit/test_planner_physics tests/unit/test_planner_pins \
-	tests/unit/test_planner_offers tests/unit/test_planner_schedule \
-	tests/unit/test_planner_measured tests/unit/test_planner_spans tests/unit/test_array_offers
-if HAVE_CHECK
-check_PROGRAMS += $(planner_tests)
-TESTS += $(planner_tests)
-endif
-tests_unit_test_array_offers_LDADD = $(arrays_libs) $(all_libs) $(CHECK_LIBS)
-if HAVE_RAPIDCHECK
-check_PROGRAMS += tests/unit/test_planner_properties
-TESTS += tests/unit/test_planner_properties
-endif
-tests_unit_test_planner_properties_LDADD = $(all_libs) -lrapidcheck
 # Built by `make check`, run by tests/bench/planner.
 check_PROGRAMS += tests/bench/planner-speed
 tests_bench_planner_speed_SOURCES = tests/bench/planner_speed.cc
@@ -81,7 +49,8 @@ EXTRA_DIST += tests/fuzz/parse_hardware.cc tests/fuzz/parse_op_key.cc
 # ---- black-box tests: TAP, each against its own private Slurm cluster (tests/lib) --------------
 TEST_EXTENSIONS = .t
 timed = python3 $(top_srcdir)/tests/lib/timed
-LOG_DRIVER = $(timed) $(SHELL) $(top_srcdir)/build-aux/test-driver
+LOG_DRIVER = $(T_LOG_DRIVER)
+AM_LOG_DRIVER_FLAGS = --merge
 T_LOG_DRIVER = $(timed) env AM_TAP_AWK='$(AWK)' $(SHELL) $(top_srcdir)/build-aux/tap-driver.sh
 black_box_tests = \
 	tests/t0200-lifecycle.t \
@@ -209,34 +178,6 @@ clean-local: clean-stage clean-soft-gpu
 clean-stage:
 	rm -rf stage stage.log .stage.lock .machine.lock
 
-# ---- core values, policies -------------------------------------------------------------------
-core_tests = tests/unit/test_trusted_path tests/unit/text_test tests/unit/config_test tests/unit/values_test tests/unit/fifo_test \
-	tests/unit/doctor_test tests/unit/test_gres_conf tests/unit/test_plan_command tests/unit/test_launchers tests/unit/test_tables \
-	tests/unit/test_statistics tests/unit/test_child
-if HAVE_CHECK
-check_PROGRAMS += $(core_tests)
-TESTS += $(core_tests)
-endif
-tests_unit_doctor_test_SOURCES = tests/unit/doctor_test.cc cli/doctor/doctor.cc cli/doctor/doctor_slurm.cc cli/doctor/doctor_devices.cc cli/doctor/doctor_accounts.cc \
-	cli/doctor/doctor_prolog.cc cli/doctor/doctor_shared.cc cli/doctor/doctor_spank.cc cli/doctor/doctor_files.cc cli/doctor/doctor_loans.cc cli/doctor/doctor_nodes.cc cli/common/ask.cc \
-	cli/planning/plan_input.cc cli/planning/plan_store.cc cli/planning/site_tables.cc cli/common/common.cc
-tests_unit_test_tables_SOURCES = tests/unit/test_tables.cc cli/common/common.cc cli/common/moment.cc
-tests_unit_test_plan_command_SOURCES = tests/unit/test_plan_command.cc tests/unit/store_cases.h cli/planning/plan_command.cc \
-	cli/planning/plan_input.cc cli/planning/plan_store.cc cli/planning/plan_array.cc cli/planning/site_tables.cc \
-	cli/common/common.cc
-tests_unit_test_plan_command_LDADD = $(arrays_libs) $(all_libs) $(CHECK_LIBS)
-
-if HAVE_RAPIDCHECK
-check_PROGRAMS += tests/unit/properties_test tests/unit/test_arena_properties
-TESTS += tests/unit/properties_test tests/unit/test_arena_properties
-endif
-tests_unit_properties_test_LDADD = $(baselines_libs) -lrapidcheck
-tests_unit_test_arena_properties_LDADD = $(baselines_libs) -lrapidcheck
-tests_unit_test_fabric_LDADD = $(baselines_libs) $(CHECK_LIBS)
-tests_unit_test_policy_spans_LDADD = $(baselines_libs) $(CHECK_LIBS)
-tests_unit_test_segments_LDADD = $(baselines_libs) $(CHECK_LIBS)
-tests_unit_test_layouts_LDADD = $(baselines_libs) $(CHECK_LIBS)
-tests_unit_test_promises_LDADD = $(baselines_libs) $(CHECK_LIBS)
 # Built by `make check`, run by tests/bench/planner-budget.
 check_PROGRAMS += tests/bench/planner-budget-search
 tests_bench_planner_budget_search_SOURCES = tests/bench/planner_budget.cc tests/unit/hostile_models.h
@@ -249,19 +190,8 @@ tests_bench_arena_optimum_LDADD = $(baselines_libs)
 check_PROGRAMS += tests/bench/arena-rules
 tests_bench_arena_rules_SOURCES = tests/bench/arena_rules.cc
 tests_bench_arena_rules_LDADD = $(sim_libs)
-tests_unit_test_sim_slowdowns_LDADD = $(sim_libs) $(CHECK_LIBS)
-tests_unit_test_sacct_LDADD = $(sim_history_libs) $(CHECK_LIBS)
 
 # ---- slowdowns ---------------------------------------------------------------------------------
-slowdown_tests = tests/unit/test_slowdown_changes tests/unit/test_slowdown_period tests/unit/test_slowdown_locate \
-	tests/unit/test_slowdown_mitigate tests/unit/test_slowdown_roles tests/unit/test_slowdown_waits
-if HAVE_CHECK
-check_PROGRAMS += $(slowdown_tests)
-TESTS += $(slowdown_tests)
-endif
-tests_unit_test_slowdown_waits_LDADD = $(slowdown_libs) $(CHECK_LIBS)
-tests_unit_test_slowdown_changes_LDADD = $(slowdown_truth_libs) $(CHECK_LIBS)
-tests_unit_test_slowdown_period_LDADD = $(slowdown_truth_libs) $(CHECK_LIBS)
 # Built by `make check`, run by hand: what a sample costs, and what the answers to a slowdown take to find.
 check_PROGRAMS += tests/bench/slowdown tests/bench/slowdown-mitigation
 tests_bench_slowdown_SOURCES = tests/bench/slowdown.cc tests/unit/slowdown_cases.h
@@ -270,11 +200,6 @@ tests_bench_slowdown_mitigation_SOURCES = tests/bench/slowdown_mitigation.cc
 tests_bench_slowdown_mitigation_LDADD = $(slowdown_libs)
 
 # ---- loans ---------------------------------------------------------------------------------------
-loan_tests = tests/unit/test_loans tests/unit/test_aryl_policy tests/unit/test_simulator_loans
-if HAVE_CHECK
-check_PROGRAMS += $(loan_tests)
-TESTS += $(loan_tests)
-endif
 # Built by `make check`, run by tests/bench/loans.
 check_PROGRAMS += tests/bench/loan-victims
 tests_bench_loan_victims_SOURCES = tests/bench/loan_victims.cc
@@ -283,19 +208,10 @@ EXTRA_DIST += tests/bench/loans tests/fuzz/parse_lease.cc tests/fuzz/parse_infer
 	tests/fuzz/parse_hostlist.cc tests/fuzz/parse_loan_offer.cc tests/fuzz/parse_loan_reclaim.cc
 
 # ---- arrays of siblings ------------------------------------------------------------------------
-if HAVE_CHECK
-check_PROGRAMS += tests/unit/test_array_exact
-TESTS += tests/unit/test_array_exact
-endif
 EXTRA_DIST += tests/unit/array_cases.h tests/fuzz/parse_array_instance.cc tests/fuzz/parse_array_schedule.cc tests/bench/array \
 	tests/bench/array_minizinc.py
 
 # ---- live view ---------------------------------------------------------------------------------
-if HAVE_CHECK
-check_PROGRAMS += tests/unit/test_exporter
-TESTS += tests/unit/test_exporter
-endif
-tests_unit_test_exporter_LDADD = libarena_exporter.la $(base_libs) $(MICROHTTPD_LIBS) $(NETTLE_LIBS) $(CHECK_LIBS)
 TESTS += tests/t0800-live.t
 dist_check_SCRIPTS += tests/t0800-live.t
 EXTRA_DIST += tests/bench/exporter tests/bench/observe tests/fuzz/parse_history_line.cc tests/fuzz/parse_promises.cc tests/fuzz/parse_boots.cc
@@ -305,18 +221,6 @@ TESTS += tests/layering.t tests/said-once.t
 dist_check_SCRIPTS += tests/layering.t tests/said-once.t
 EXTRA_DIST += tests/rooms
 
-# ---- scheduler plug-in, without Slurm ---------------------------------------------------------
-sched_tests = tests/unit/test_slow_reports tests/unit/test_observe tests/unit/test_ordinary tests/unit/test_sched_rules tests/unit/test_scheduler tests/unit/test_scheduler_moves \
-	tests/unit/test_carriers tests/unit/test_profile_run tests/unit/test_profile_turns tests/unit/test_boots tests/unit/test_full_store tests/unit/test_spool_reader \
-	tests/unit/test_offer_book tests/unit/test_plan_desk tests/unit/test_request_cache \
-	tests/unit/test_scheduler_queue tests/unit/test_promise_watch tests/unit/test_history tests/unit/test_belief tests/unit/test_forecast \
-	tests/unit/test_socket_server tests/unit/test_places tests/unit/test_stages \
-	tests/unit/test_nodes tests/unit/test_array_tasks tests/unit/test_array_book tests/unit/test_array_rounds tests/unit/test_scheduler_nodes tests/unit/test_checks tests/unit/test_loan_book
-if HAVE_CHECK
-check_PROGRAMS += $(sched_tests)
-TESTS += $(sched_tests)
-endif
-
 # ---- golden decisions ------------------------------------------------------------------------
 TESTS += tests/golden.t tests/soak-judge.t
 dist_check_SCRIPTS += tests/golden.t tests/soak-judge.t
@@ -324,12 +228,6 @@ tests/golden.log: arena$(EXEEXT) arena-simulation$(EXEEXT)
 EXTRA_DIST += tests/golden tests/data tests/fuzz/parse_yaml.cc tests/fuzz/parse_profile.cc tests/fuzz/parse_snapshot.cc
 
 # ---- simulator --------------------------------------------------------------------------------
-if HAVE_CHECK
-check_PROGRAMS += tests/unit/test_simulator tests/unit/test_arena_policy tests/unit/test_policies \
-	tests/unit/test_fairness tests/unit/test_page tests/unit/test_appointed tests/unit/test_arena_rigid tests/unit/test_fabric tests/unit/test_policy_spans tests/unit/test_segments tests/unit/test_layouts tests/unit/test_promises tests/unit/test_sim_slowdowns tests/unit/test_sacct
-TESTS += tests/unit/test_simulator tests/unit/test_arena_policy tests/unit/test_policies \
-	tests/unit/test_fairness tests/unit/test_page tests/unit/test_appointed tests/unit/test_arena_rigid tests/unit/test_fabric tests/unit/test_policy_spans tests/unit/test_segments tests/unit/test_layouts tests/unit/test_promises tests/unit/test_sim_slowdowns tests/unit/test_sacct
-endif
 EXTRA_DIST += tests/fuzz/apply_comment.cc tests/fuzz/parse_gres_config.cc tests/fuzz/parse_check_request.cc tests/fuzz/parse_mark.cc tests/fuzz/parse_node_check.cc tests/fuzz/parse_node_extra.cc \
 	tests/fuzz/parse_offer_json.cc tests/fuzz/parse_plan_pin.cc tests/fuzz/parse_profile_request.cc \
 	tests/fuzz/parse_report.cc tests/fuzz/parse_scontrol.cc tests/fuzz/parse_slowdown_report.cc \

@@ -99,42 +99,9 @@ arena_train_cuda_la_LIBADD = libarena_train_cuda_kernels.la libarena_cuda.la \
 	$(ARENA_CUDA_LIBS) $(ARENA_CUDNN_LIBS) $(ARENA_NCCL_LIBS) $(FMT_LIBS)
 
 # ---- tests ------------------------------------------------------------------------------------
-train_tests = tests/unit/test_train_layers tests/unit/test_train_plans tests/unit/test_train_checkpoint \
-	tests/unit/test_train_device tests/unit/test_train_control tests/unit/test_train_check tests/unit/test_train_array \
-	tests/unit/test_train_array_parts
-if HAVE_CHECK
-check_PROGRAMS += $(train_tests)
-TESTS += $(train_tests)
-endif
-tests_unit_test_train_layers_SOURCES = tests/unit/test_train_layers.cc tests/unit/train_cases.h tests/unit/suite.h
-tests_unit_test_train_layers_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
-tests_unit_test_train_layers_LDADD = $(ARENA_TRAIN_LIBS) $(CHECK_LIBS)
-tests_unit_test_train_device_SOURCES = tests/unit/test_train_device.cc tests/unit/suite.h tests/train/emulated_device.cc
-tests_unit_test_train_device_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
-tests_unit_test_train_device_LDADD = $(ARENA_TRAIN_LIBS) $(CHECK_LIBS)
-tests_unit_test_train_control_SOURCES = tests/unit/test_train_control.cc tests/unit/train_cases.h tests/unit/suite.h
-tests_unit_test_train_control_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
-tests_unit_test_train_control_LDADD = $(ARENA_TRAIN_LIBS) $(CHECK_LIBS)
-tests_unit_test_train_check_SOURCES = tests/unit/test_train_check.cc tests/unit/train_cases.h tests/unit/suite.h tests/train/emulated_device.cc
-tests_unit_test_train_check_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
-tests_unit_test_train_check_LDADD = $(ARENA_TRAIN_LIBS) $(CHECK_LIBS)
 check_PROGRAMS += tests/tools/fake_chief
 tests_tools_fake_chief_SOURCES = tests/tools/fake_chief.cc
 tests_tools_fake_chief_LDADD = $(watch_wire_libs)
-tests_unit_test_train_array_SOURCES = tests/unit/test_train_array.cc tests/unit/train_cases.h tests/unit/array_members.h tests/unit/suite.h \
-	tests/train/emulated_device.cc
-tests_unit_test_train_array_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
-tests_unit_test_train_array_LDADD = $(ARENA_TRAIN_LIBS) $(CHECK_LIBS)
-tests_unit_test_train_array_parts_SOURCES = tests/unit/test_train_array_parts.cc tests/unit/train_cases.h tests/unit/array_members.h \
-	tests/unit/suite.h
-tests_unit_test_train_array_parts_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
-tests_unit_test_train_array_parts_LDADD = $(ARENA_TRAIN_LIBS) $(CHECK_LIBS)
-tests_unit_test_train_plans_SOURCES = tests/unit/test_train_plans.cc tests/unit/train_cases.h tests/unit/suite.h
-tests_unit_test_train_plans_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
-tests_unit_test_train_plans_LDADD = $(ARENA_TRAIN_LIBS) $(CHECK_LIBS)
-tests_unit_test_train_checkpoint_SOURCES = tests/unit/test_train_checkpoint.cc tests/unit/train_cases.h tests/unit/suite.h
-tests_unit_test_train_checkpoint_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
-tests_unit_test_train_checkpoint_LDADD = $(ARENA_TRAIN_LIBS) $(CHECK_LIBS)
 # Built by `make check`, run by hand.
 check_PROGRAMS += tests/bench/array_switch
 tests_bench_array_switch_SOURCES = tests/bench/array_switch.cc

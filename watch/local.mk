@@ -100,35 +100,6 @@ libarena_watch_mpi_la_LINK = $(ARENA_RECORDER_LINK) $(libarena_watch_mpi_la_LDFL
 dist_man_MANS += doc/man/arena-watch.1
 
 # ---- tests ------------------------------------------------------------------------------------
-watch_tests = tests/unit/test_watch_ring tests/unit/test_watch_profiler tests/unit/test_watch_wire tests/unit/test_watch_agent \
-	tests/unit/test_watch_chief tests/unit/test_watch_chief_hostile tests/unit/test_watch_log
-if HAVE_CHECK
-check_PROGRAMS += $(watch_tests)
-TESTS += $(watch_tests)
-endif
-tests_unit_test_watch_ring_SOURCES = tests/unit/test_watch_ring.cc tests/unit/suite.h
-tests_unit_test_watch_ring_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
-tests_unit_test_watch_ring_LDADD = $(watch_libs) $(CHECK_LIBS)
-tests_unit_test_watch_agent_SOURCES = tests/unit/test_watch_agent.cc tests/unit/suite.h
-tests_unit_test_watch_agent_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
-tests_unit_test_watch_agent_LDADD = $(watch_agent_libs) $(CHECK_LIBS)
-tests_unit_test_watch_wire_SOURCES = tests/unit/test_watch_wire.cc tests/unit/test_watch_frames.cc tests/unit/suite.h
-tests_unit_test_watch_wire_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
-tests_unit_test_watch_wire_LDADD = $(watch_wire_libs) $(CHECK_LIBS)
-tests_unit_test_watch_profiler_SOURCES = tests/unit/test_watch_profiler.cc tests/unit/suite.h
-tests_unit_test_watch_profiler_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
-tests_unit_test_watch_profiler_LDADD = $(watch_libs) $(CHECK_LIBS) -ldl
-tests/unit/test_watch_profiler.log: libarena_watch.la
-simulated_job_files = tests/unit/simulated_job.h tests/unit/simulated_job.cc tests/unit/suite.h
-tests_unit_test_watch_chief_SOURCES = tests/unit/test_watch_chief.cc $(simulated_job_files)
-tests_unit_test_watch_chief_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
-tests_unit_test_watch_chief_LDADD = $(watch_chief_libs) $(CHECK_LIBS)
-tests_unit_test_watch_chief_hostile_SOURCES = tests/unit/test_watch_chief_hostile.cc $(simulated_job_files)
-tests_unit_test_watch_chief_hostile_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
-tests_unit_test_watch_chief_hostile_LDADD = $(watch_chief_libs) $(CHECK_LIBS)
-tests_unit_test_watch_log_SOURCES = tests/unit/test_watch_log.cc tests/unit/suite.h
-tests_unit_test_watch_log_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
-tests_unit_test_watch_log_LDADD = $(watch_chief_libs) $(CHECK_LIBS)
 if HAVE_NCCL
 check_PROGRAMS += tests/watch/nccl_abi
 endif

@@ -106,16 +106,4 @@ lab_tests = \
 TESTS += $(lab_tests)
 dist_check_SCRIPTS += $(lab_tests)
 tests/t0550-inject.log: arena-watch$(EXEEXT) $(watch_LTLIBRARIES)
-lab_unit_tests = tests/unit/test_array tests/unit/test_array_compare tests/unit/test_slow_link
-if HAVE_CHECK
-check_PROGRAMS += $(lab_unit_tests)
-TESTS += $(lab_unit_tests)
-endif
-tests_unit_test_sim_slowdowns_SOURCES = tests/unit/test_sim_slowdowns.cc tests/lab/simulation/slowdowns_file.cc tests/unit/suite.h
-tests_unit_test_array_exact_LDADD = libarena_lab_array.la $(arrays_libs) $(CHECK_LIBS)
-tests_unit_test_array_LDADD = libarena_lab_array.la $(arrays_libs) $(CHECK_LIBS)
-tests_unit_test_array_compare_LDADD = libarena_lab_array.la $(arrays_libs) $(all_libs) $(CHECK_LIBS)
-tests_unit_test_slow_link_SOURCES = tests/unit/test_slow_link.cc tests/lab/inject/slow_link_rule.cc tests/unit/suite.h
-tests_unit_test_slow_link_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
-tests_unit_test_slow_link_LDADD = $(base_libs) $(CHECK_LIBS)
 EXTRA_DIST += tests/fuzz/parse_slow_link.cc tests/fuzz/parse_slowdowns.cc tests/fuzz/parse_calls.cc

@@ -195,5 +195,3 @@ TEST(the_last_good_configuration_is_kept_with_what_it_names) {
     ck_assert_double_eq(load_kept_config(kept)->interval_s, 8);
     ck_assert(!keep_config(directory / "away/arena", path, must(load_config(path))).ok());
 }
-
-int main() { return arena::test::run_suite(); }

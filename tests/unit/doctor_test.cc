@@ -833,5 +833,3 @@ TEST(programs_are_run_without_a_shell_and_with_their_status) {
     assert_refused(ask_socket("/no/such/socket", "stats"), "does not answer");
     assert_refused(ask_socket(std::string(200, 'x'), "stats"), "107 bytes");
 }
-
-int main() { return arena::test::run_suite(); }

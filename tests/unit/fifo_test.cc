@@ -221,5 +221,3 @@ TEST(a_thousand_jobs_on_160_nodes_are_decided_at_once) {
     // of bounds, on any machine under any load.
     ck_assert_msg(best_ms < 1000, "%.1f ms", best_ms);
 }
-
-int main() { return arena::test::run_suite(); }

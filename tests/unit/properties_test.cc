@@ -353,21 +353,15 @@ void damaged_documents_are_refused_or_read() {
 
 }  // namespace
 
-int main() {
-    arena::test::fix_seed(500);
-    bool good = true;
-    good &= rc::check("starts never exceed the cluster", starts_never_exceed_the_cluster);
-    good &= rc::check("every pending job gets one allowed answer",
-                      every_pending_job_gets_one_allowed_answer);
-    good &= rc::check("the order of jobs and offers does not matter",
-                      the_order_of_jobs_and_offers_does_not_matter);
-    good &= rc::check("no job overtakes a waiting one", no_job_overtakes_a_waiting_one);
-    good &= rc::check("the first job starts whenever anything fits",
-                      the_first_job_starts_whenever_anything_fits);
-    good &= rc::check("nobody starves", nobody_starves);
-    good &= rc::check("JSON gives back what was written", json_gives_back_what_was_written);
-    good &= rc::check("models and hardware survive JSON", models_and_hardware_survive_json);
-    good &=
-        rc::check("damaged documents are refused or read", damaged_documents_are_refused_or_read);
-    return good ? 0 : 1;
-}
+PROPERTY(starts_never_exceed_the_cluster, "starts never exceed the cluster");
+PROPERTY(every_pending_job_gets_one_allowed_answer, "every pending job gets one allowed answer");
+PROPERTY(the_order_of_jobs_and_offers_does_not_matter,
+         "the order of jobs and offers does not matter");
+PROPERTY(no_job_overtakes_a_waiting_one, "no job overtakes a waiting one");
+PROPERTY(the_first_job_starts_whenever_anything_fits,
+         "the first job starts whenever anything fits");
+PROPERTY(nobody_starves, "nobody starves");
+PROPERTY(json_gives_back_what_was_written, "JSON gives back what was written");
+PROPERTY(models_and_hardware_survive_json, "models and hardware survive JSON");
+PROPERTY(damaged_documents_are_refused_or_read, "damaged documents are refused or read");
+SUITE({.before = [] { arena::test::fix_seed(500); }, .timeout_s = 0});

@@ -4,12 +4,20 @@
 // again.
 #pragma once
 
+#include <rapidcheck.h>
+
 #include <cstdlib>
 #include <string>
 
+#include "suite.h"
+
 namespace arena::test {
 
-/// To be called before the first rc::check(). `cases` of each property; RC_PARAMS, if set, wins.
+/// PROPERTY(function, "what holds"): a test of it.
+#define PROPERTY(function, words) \
+    TEST(function##_holds) { ck_assert(rc::check(words, function)); }
+
+/// To be called before each. `cases` of each property; RC_PARAMS, if set, wins.
 inline void fix_seed(int cases) {
     ::setenv("RC_PARAMS", ("seed=1 max_success=" + std::to_string(cases)).c_str(), 0);
 }

@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// A Check program: TEST(name) { } adds itself to what run_suite() runs, in the order of the file.
+// What a file of unit tests is made of: TEST(name) { } adds itself to its file's suite. Several
+// files are one program (tests/local.mk), whose main() is in suite.cc.
 #pragma once
 
 #include <check.h>
 #undef fail  // Check's, and a function of every stream
 
-#include <cerrno>
-#include <cstdio>
 #include <source_location>
 #include <string>
 #include <utility>
-#include <vector>
 
 namespace arena::test {
 
@@ -18,16 +16,7 @@ struct SuiteTest {
     TTest test;
     std::string (*lacks)();  ///< what this machine is without, which the test needs; "" = it runs
 };
-
-inline std::vector<SuiteTest>& suite_tests() {
-    static std::vector<SuiteTest> all;
-    return all;
-}
-
-inline bool add_to_suite(const SuiteTest& test) {
-    suite_tests().push_back(test);
-    return true;
-}
+bool add_to_suite(const SuiteTest& test);
 
 /// Where `missing` says what this machine is without, the test is left out; contrib/check counts
 /// each.
@@ -38,34 +27,17 @@ inline bool add_to_suite(const SuiteTest& test) {
     static void name(int)
 #define TEST(name) TEST_NEEDING(name, "")
 
-/// What a few programs need.
+/// What the tests of a few files need: SUITE({.timeout_s = 300});
 struct SuiteOptions {
     void (*before)() = nullptr;  ///< around each test
     void (*after)() = nullptr;
-    double timeout_s = 120;  ///< for one that hangs: never the measure of anything
+    double timeout_s = 120;  ///< for one that hangs: never the measure of anything; 0 = none
     bool fork = true;        ///< false: OpenMP's threads do not survive a fork
 };
-
-inline int run_suite(const SuiteOptions& options = {}) {
-    Suite* suite = suite_create(program_invocation_short_name);
-    TCase* tcase = tcase_create(program_invocation_short_name);
-    tcase_set_timeout(tcase, options.timeout_s);
-    if (options.before) tcase_add_checked_fixture(tcase, options.before, options.after);
-    for (const SuiteTest& one : suite_tests()) {
-        if (const std::string lacks = one.lacks(); !lacks.empty())
-            std::printf("# SKIP %s: %s\n", one.test.name, lacks.c_str());
-        else
-            tcase_add_test(tcase, &one.test);
-    }
-    std::fflush(stdout);  // before the tests fork
-    suite_add_tcase(suite, tcase);
-    SRunner* runner = srunner_create(suite);
-    if (!options.fork) srunner_set_fork_status(runner, CK_NOFORK);
-    srunner_run_all(runner, CK_ENV);
-    const int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
-}
+bool set_suite(const char* file, const SuiteOptions& options);
+#define SUITE(...)                                         \
+    [[maybe_unused]] static const bool has_suite_options = \
+        arena::test::set_suite(__FILE__, arena::test::SuiteOptions __VA_ARGS__)
 
 /// ck_assert_str_eq would keep a pointer into a temporary; this compares and prints values.
 inline void assert_text(const std::string& actual, const std::string& expected,

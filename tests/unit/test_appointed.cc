@@ -80,5 +80,3 @@ TEST(appointed_times_come_once_a_period_at_any_epoch_and_any_round) {
         }
     }
 }
-
-int main() { return arena::test::run_suite(); }

@@ -287,23 +287,20 @@ void an_idle_node_costs_at_most_a_hundredth() {
 
 }  // namespace
 
-int main() {
-    test::fix_seed(1000);
-    bool good = true;
-    good &= rc::check("capacity is never exceeded", capacity_is_never_exceeded);
-    good &= rc::check("types, ranges and nodes are those allowed",
-                      types_ranges_and_nodes_are_those_allowed);
-    good &= rc::check("every job has one answer that fits its state",
-                      every_job_has_one_answer_that_fits_its_state);
-    good &= rc::check("the same round has the same bytes", the_same_round_has_the_same_bytes);
-    good &= rc::check("nobody takes what starves another beyond the bound",
-                      nobody_takes_what_starves_another_beyond_the_bound);
-    good &= rc::check("an idle node costs at most a hundredth of the objective",
-                      an_idle_node_costs_at_most_a_hundredth);
-    good &= rc::check("what stock Slurm could start starts, or ends sooner later",
-                      ten_states_beside_stock);
+PROPERTY(capacity_is_never_exceeded, "capacity is never exceeded");
+PROPERTY(types_ranges_and_nodes_are_those_allowed, "types, ranges and nodes are those allowed");
+PROPERTY(every_job_has_one_answer_that_fits_its_state,
+         "every job has one answer that fits its state");
+PROPERTY(the_same_round_has_the_same_bytes, "the same round has the same bytes");
+PROPERTY(nobody_takes_what_starves_another_beyond_the_bound,
+         "nobody takes what starves another beyond the bound");
+PROPERTY(an_idle_node_costs_at_most_a_hundredth,
+         "an idle node costs at most a hundredth of the objective");
+TEST(what_stock_could_start_starts_or_ends_sooner_later_holds) {
+    ck_assert(rc::check("what stock Slurm could start starts, or ends sooner later",
+                        ten_states_beside_stock));
     std::printf("of %d states stock starts in %d, and Arena waits in %d of these\n", told.states,
                 told.stock_starts, told.waits);
-    good &= told.stock_starts > told.states / 4 && told.waits > 0;
-    return good ? 0 : 1;
+    ck_assert(told.stock_starts > told.states / 4 && told.waits > 0);
 }
+SUITE({.before = [] { arena::test::fix_seed(1000); }, .timeout_s = 0});

@@ -147,5 +147,3 @@ TEST(without_running_jobs_nobody_waits_for_nothing) {
                       d.actions.size());
     }
 }
-
-int main() { return arena::test::run_suite(); }

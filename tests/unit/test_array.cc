@@ -363,5 +363,3 @@ TEST_NEEDING(stored_schedules_hold_and_a_thousand_mutated_ones_do_not,
     }
     ck_assert_int_eq(mutated, 1000);
 }
-
-int main() { return run_suite(); }

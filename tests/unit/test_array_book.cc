@@ -740,5 +740,3 @@ TEST(a_member_starts_without_gpus_on_its_carriers_first_node) {
     ck_assert(std::find(shape.environment.begin(), shape.environment.end(), "ARENA_ARRAY=/tmp/s") !=
               shape.environment.end());
 }
-
-int main() { return arena::test::run_suite(); }

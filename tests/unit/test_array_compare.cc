@@ -145,5 +145,3 @@ TEST(what_cannot_be_cut_is_refused_in_a_sentence) {
     ck_assert(!none);
     ck_assert_str_eq(none.error().text.c_str(), "24 layers are not 32 stages");
 }
-
-int main() { return arena::test::run_suite(); }

@@ -218,5 +218,3 @@ TEST(a_search_that_is_out_of_time_says_how_far_it_is) {
     ck_assert(solution.proven == (solution.bound == solution.schedule->makespan));
     ck_assert(solution.proven || solution.gap() > 0);
 }
-
-int main() { return run_suite(); }

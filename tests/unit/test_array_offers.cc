@@ -203,5 +203,3 @@ TEST(long_iterations_fit_the_ticks) {
     ck_assert(problem.tick_s > 1e-6);
     ck_assert_int_eq(problem.instance.jobs, 1024);
 }
-
-int main() { return arena::test::run_suite(); }

@@ -434,5 +434,3 @@ TEST(a_node_goes_back_in_time_where_arena_is_off) {
     scene.plan->keep_deadlines();
     ck_assert(scene.gives_up() && called(scene.host, "requeue 1"));
 }
-
-int main() { return arena::test::run_suite(); }

@@ -162,5 +162,3 @@ TEST(without_arrays_a_round_calls_what_it_called) {
     }
     ck_assert(!calls[0].empty() && calls[0] == calls[1]);
 }
-
-int main() { return arena::test::run_suite(); }

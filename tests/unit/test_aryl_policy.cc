@@ -219,5 +219,3 @@ TEST(the_largest_share_out_is_exact) {
     const Shares shares = share_out(jobs, 4096);
     ck_assert(shares.is_exact && shares.bound_s == shares.saved_s);
 }
-
-int main() { return arena::test::run_suite(); }

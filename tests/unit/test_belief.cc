@@ -244,5 +244,3 @@ TEST(what_a_user_s_last_jobs_used_scales_what_the_next_one_says) {
 }
 
 }  // namespace
-
-int main() { return arena::test::run_suite(); }

@@ -564,5 +564,3 @@ TEST(a_file_of_boots_that_is_none_is_refused) {
 }
 
 }  // namespace
-
-int main() { return arena::test::run_suite(); }

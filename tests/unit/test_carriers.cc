@@ -561,5 +561,3 @@ TEST(a_run_goes_to_the_one_of_its_jobs_partitions_that_has_the_node) {
 }
 
 }  // namespace
-
-int main() { return arena::test::run_suite(); }

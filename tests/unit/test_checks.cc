@@ -514,5 +514,3 @@ TEST(a_fact_without_an_end_stays_until_it_is_taken_back) {
 }
 
 }  // namespace
-
-int main() { return arena::test::run_suite(); }

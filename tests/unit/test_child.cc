@@ -391,5 +391,3 @@ TEST(a_program_is_looked_for_in_absolute_directories_alone) {
 }
 
 }  // namespace
-
-int main() { return arena::test::run_suite(); }

@@ -460,5 +460,3 @@ TEST(a_rank_that_is_waited_for_too_long_ends_the_run) {
 }
 
 }  // namespace
-
-int main() { return arena::test::run_suite(); }

@@ -116,5 +116,3 @@ TEST(progress_is_read_exactly_or_not_at_all) {
         ck_assert_msg(!parse_progress(bad).ok(), "%s was accepted", bad);
     ck_assert(!parse_progress("arena-progress 1 " + std::string(200, '1') + " 1 1 1\n").ok());
 }
-
-int main() { return test::run_suite(); }

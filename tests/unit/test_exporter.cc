@@ -355,5 +355,3 @@ TEST_NEEDING(it_ends_while_clients_wait, not_built()) {
 }
 
 }  // namespace
-
-int main() { return arena::test::run_suite(); }

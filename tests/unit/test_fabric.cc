@@ -551,5 +551,3 @@ TEST(a_snapshot_keeps_its_network) {
 }
 
 }  // namespace
-
-int main() { return arena::test::run_suite(); }

@@ -244,4 +244,4 @@ TEST(each_job_is_compared_with_itself_under_another_policy) {
 }
 
 // Whole simulations, maybe on a busy machine.
-int main() { return arena::test::run_suite({.timeout_s = 300}); }
+SUITE({.timeout_s = 300});

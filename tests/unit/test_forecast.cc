@@ -137,5 +137,3 @@ TEST(the_limits_bound_the_work) {
 }
 
 }  // namespace
-
-int main() { return arena::test::run_suite(); }

@@ -142,5 +142,3 @@ TEST(a_store_that_is_damaged_while_it_is_open_is_set_aside_and_takes_the_result)
         aside += entry.path().filename().string().find(".corrupt-") != std::string::npos ? 1 : 0;
     ck_assert_uint_ge(aside, 1);
 }
-
-int main() { return arena::test::run_suite(); }

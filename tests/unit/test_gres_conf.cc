@@ -212,5 +212,3 @@ TEST(a_file_that_includes_itself_is_a_fault) {
     ck_assert(conf.ok() && !conf->faults.empty());
     ck_assert(!read_gres_conf(directory.path() + "/none").ok());
 }
-
-int main() { return arena::test::run_suite(); }

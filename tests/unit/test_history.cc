@@ -346,5 +346,3 @@ TEST(stages_of_rounds_are_counted) {
 }
 
 }  // namespace
-
-int main() { return arena::test::run_suite(); }

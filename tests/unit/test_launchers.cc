@@ -457,5 +457,3 @@ TEST(ranks_meet_at_a_name_that_resolves_else_at_the_nodes_address) {
     test::assert_text(asked, "");
     test::assert_refused(meet("n3 ", "n3", true, ""), "ARENA_RDZV_HOST: 'n3 ' is no host name");
 }
-
-int main() { return arena::test::run_suite(); }

@@ -581,5 +581,3 @@ TEST(what_is_taken_of_a_node_goes_from_all_its_entries) {
     ck_assert_int_eq(gpus_of_node(s.nodes, 0), 4);
     ck_assert_int_eq(gpus_of_node(s.nodes, 2), 1);
 }
-
-int main() { return arena::test::run_suite(); }

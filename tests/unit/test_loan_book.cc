@@ -1119,5 +1119,3 @@ TEST(a_node_with_a_job_of_inference_is_not_lent) {
 }
 
 }  // namespace
-
-int main() { return arena::test::run_suite(); }

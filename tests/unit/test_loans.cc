@@ -507,5 +507,3 @@ TEST(what_is_no_lease_is_refused_with_a_sentence) {
     assert_refused(parse_lease("loan=L7 state=lent x=5"), "not one of");
     assert_refused(parse_lease("loan=L7 state=lent" + std::string(600, ' ')), "512");
 }
-
-int main() { return arena::test::run_suite(); }

@@ -820,5 +820,3 @@ TEST(segments_that_no_job_is_large_enough_for_do_not_wrap) {
 }
 
 }  // namespace
-
-int main() { return arena::test::run_suite(); }

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Who uses a GPU, and its state, through a library that stands in for the driver's (fake_nvml.cc).
 #include <cstdlib>
+#include <memory>
+#include <string>
+#include <utility>
 
 #include "profiler/core/nvml.h"
 #include "suite.h"
@@ -11,7 +14,11 @@ using namespace arena;
 using arena::test::assert_refused;
 using arena::test::assert_text;
 
-std::unique_ptr<Nvml> fake() { return std::move(Nvml::open(ARENA_FAKE_NVML)).value(); }
+std::string fake_driver() {
+    return std::string(std::getenv("ARENA_BUILDDIR")) + "/tests/tools/fake_nvml.so";
+}
+
+std::unique_ptr<Nvml> fake() { return std::move(Nvml::open(fake_driver())).value(); }
 
 TEST(an_idle_gpu_has_no_process) {
     ::setenv("ARENA_TEST_PROCESSES", "2", 1);
@@ -55,7 +62,7 @@ TEST(without_library_or_driver_it_says_so) {
     assert_refused(Nvml::open("/nonexistent/libnvidia-ml.so.1"), "NVML cannot be loaded: ");
     assert_refused(Nvml::open("libc.so.6"), "NVML has no nvmlInit_v2");
     ::setenv("ARENA_TEST_NO_DRIVER", "1", 1);
-    assert_refused(Nvml::open(ARENA_FAKE_NVML), "NVML: start: Driver Not Loaded");
+    assert_refused(Nvml::open(fake_driver()), "NVML: start: Driver Not Loaded");
 }
 
 TEST(the_refusal_names_gpu_and_processes) {
@@ -66,5 +73,3 @@ TEST(the_refusal_names_gpu_and_processes) {
 }
 
 }  // namespace
-
-int main() { return arena::test::run_suite(); }

@@ -451,5 +451,3 @@ TEST(a_line_of_the_diary_reads_back_and_nonsense_does_not) {
     for (const char* text : {"", "{}", "[]", "{\"job\":1}", "{\"job\":0,\"actual\":3}"})
         ck_assert(!parse_diary_line(text));
 }
-
-int main() { return arena::test::run_suite(); }

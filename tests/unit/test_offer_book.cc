@@ -242,4 +242,4 @@ TEST(blocks_whose_nodes_alternate_are_seen) {
     }
 }
 
-int main() { return run_suite({.timeout_s = 60}); }
+SUITE({.timeout_s = 60});

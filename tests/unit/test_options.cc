@@ -308,5 +308,3 @@ TEST(help_says_what_is_accepted) {
     const std::vector<std::string_view> keys = setting_keys();
     ck_assert_uint_eq(std::count(keys.begin(), keys.end(), "seq-length"), 1);
 }
-
-int main() { return arena::test::run_suite(); }

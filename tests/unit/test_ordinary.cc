@@ -103,5 +103,3 @@ TEST(whole_nodes_are_all_of_their_gpus_and_no_limit_is_a_year) {
 }
 
 }  // namespace
-
-int main() { return arena::test::run_suite(); }

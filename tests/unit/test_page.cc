@@ -332,5 +332,3 @@ TEST(times_and_ticks_read_well) {
 }
 
 }  // namespace
-
-int main() { return test::run_suite(); }

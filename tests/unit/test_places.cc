@@ -228,5 +228,3 @@ TEST(a_plan_that_is_stale_again_and_again_is_said) {
 }
 
 }  // namespace
-
-int main() { return arena::test::run_suite(); }

@@ -46,4 +46,4 @@ TEST(a_store_is_opened_once) {
     ck_assert_int_eq(connections, 1);
 }
 
-int main() { return arena::test::run_suite({make_directory, remove_directory, 60}); }
+SUITE({make_directory, remove_directory, 60});

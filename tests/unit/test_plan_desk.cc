@@ -272,5 +272,3 @@ TEST(where_slurmctld_has_no_memory_left_nothing_is_planned_until_it_has) {
     ck_assert(std::any_of(scene.host.calls.begin(), scene.host.calls.end(),
                           [](const std::string& call) { return call.starts_with("start 1"); }));
 }
-
-int main() { return run_suite(); }

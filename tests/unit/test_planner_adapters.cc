@@ -250,5 +250,3 @@ TEST(each_adapted_matrix_is_computed_and_keeps_its_input) {
     ck_assert_double_eq(kept(base) - kept(with(q_proj | up_proj | down_proj)), 0);
     ck_assert_double_eq(kept(base) - kept(with(o_proj)), tokens * (2 * h + ffn));
 }
-
-int main() { return arena::test::run_suite(); }

@@ -193,5 +193,3 @@ TEST(tables_of_many_layers_say_what_tables_of_every_layer_say) {
         ck_assert_double_eq(ends.at(0), 0.5);
     }
 }
-
-int main() { return run_suite(); }

@@ -513,5 +513,3 @@ TEST(nvlink_all_reduce_has_the_measured_size) {
                             0.05);
     ck_assert_double_eq_tol(all_reduce_s(t, {2, 2}, bytes) / (46e-6 + bytes * 1.0 / 193e9), 1, 0.2);
 }
-
-int main() { return arena::test::run_suite(); }

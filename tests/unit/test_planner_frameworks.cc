@@ -310,5 +310,3 @@ TEST(the_host_pays_for_each_chunk_of_a_micro_batch) {
     ck_assert_double_eq_tol(more_s(1), 4e-3, 1e-9);
     ck_assert_double_eq_tol(more_s(3), 12e-3, 1e-9);
 }
-
-int main() { return arena::test::run_suite(); }

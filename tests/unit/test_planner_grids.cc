@@ -429,5 +429,3 @@ TEST(layers_are_spread_as_the_launcher_can_be_told) {
                 ck_assert_int_ge(*std::min_element(spread.begin(), spread.end()), 1);
             }
 }
-
-int main() { return arena::test::run_suite(); }

@@ -342,5 +342,3 @@ TEST(flops_that_no_operator_covers_are_priced_as_one_more) {
     ck_assert_double_eq(op_bytes(part[1].shape), 8000);
     ck_assert_int_eq(part[2].shape.dims[0], 4000);
 }
-
-int main() { return arena::test::run_suite(); }

@@ -566,5 +566,3 @@ TEST(the_built_in_table_of_constants_parses_and_is_used) {
             "%s", message.c_str());
     }
 }
-
-int main() { return arena::test::run_suite(); }

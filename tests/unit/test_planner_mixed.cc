@@ -292,4 +292,4 @@ TEST(a_pin_is_refused_exactly_where_no_number_of_gpus_has_a_plan) {
     ck_assert_int_gt(refused, 50);
 }
 
-int main() { return arena::test::run_suite({.timeout_s = 300}); }
+SUITE({.timeout_s = 300});

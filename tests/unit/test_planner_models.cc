@@ -431,5 +431,3 @@ TEST(a_slice_of_a_gpu_has_its_share_of_the_whole) {
     ck_assert(whole_with_share.error().message().find("memory_share is of a slice") !=
               std::string::npos);
 }
-
-int main() { return arena::test::run_suite(); }

@@ -343,5 +343,3 @@ TEST(what_leaves_a_residual_block_depends_on_the_stage_of_the_network) {
     for (std::size_t i = 8; i <= 13; ++i) ck_assert_double_eq(inputs[i], map(1024, 14));
     for (std::size_t i = 14; i <= 16; ++i) ck_assert_double_eq(inputs[i], map(2048, 7));
 }
-
-int main() { return arena::test::run_suite(); }

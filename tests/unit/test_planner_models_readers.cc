@@ -543,5 +543,3 @@ TEST(every_fact_has_its_manual_entry) {
     for (const std::string& key : keys)
         ck_assert_msg(page.find("\n.BR " + key + " \"") != std::string::npos, "%s", key.c_str());
 }
-
-int main() { return arena::test::run_suite(); }

@@ -492,5 +492,3 @@ TEST_NEEDING(public_cases_are_right, arena::test::lacks_reference("public_cases/
     }
     ck_assert_int_ge(cases, 18);
 }
-
-int main() { return arena::test::run_suite(); }

@@ -193,4 +193,4 @@ TEST(models_that_a_stranger_made_to_have_one_fnv_share_no_offers) {
     ck_assert(cache.find(offer_key(fingerprint(victim), "|batch=64", pools)) == nullptr);
 }
 
-int main() { return arena::test::run_suite({.timeout_s = 900}); }
+SUITE({.timeout_s = 900});

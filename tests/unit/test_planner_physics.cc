@@ -242,4 +242,4 @@ TEST(more_nodes_at_the_same_work_for_each_gpu_are_never_faster) {
     }
 }
 
-int main() { return arena::test::run_suite({.timeout_s = 300}); }
+SUITE({.timeout_s = 300});

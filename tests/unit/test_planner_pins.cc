@@ -301,4 +301,4 @@ TEST(what_would_fit_is_named_where_replicas_do_not) {
     assert_text(what_would_fit(tight, budget).front(), "full");
 }
 
-int main() { return arena::test::run_suite({.timeout_s = 120}); }
+SUITE({.timeout_s = 120});

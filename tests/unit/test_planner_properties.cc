@@ -187,18 +187,16 @@ void readers_survive_any_text() {
     if (!request.ok()) RC_ASSERT(request.error().message().find('\n') == std::string::npos);
 }
 
+void before() {
+    arena::test::fix_seed(300);
+    arena::test::must(load_hardware(""));
+}
+
 }  // namespace
 
-int main() {
-    arena::test::fix_seed(300);
-    if (const auto types = load_hardware(""); !types.ok()) {
-        std::printf("%s\n", types.error().message().c_str());
-        return 1;
-    }
-    bool ok = rc::check("plans add up and fit", plans_add_up_and_fit);
-    ok &= rc::check("planning twice gives the same", planning_twice_gives_the_same);
-    ok &= rc::check("no pinned plan beats the proxy", no_pinned_plan_beats_the_proxy);
-    ok &= rc::check("slower measurements never speed up", slower_measurements_never_speed_up);
-    ok &= rc::check("readers survive any text", readers_survive_any_text);
-    return ok ? 0 : 1;
-}
+PROPERTY(plans_add_up_and_fit, "plans add up and fit");
+PROPERTY(planning_twice_gives_the_same, "planning twice gives the same");
+PROPERTY(no_pinned_plan_beats_the_proxy, "no pinned plan beats the proxy");
+PROPERTY(slower_measurements_never_speed_up, "slower measurements never speed up");
+PROPERTY(readers_survive_any_text, "readers survive any text");
+SUITE({.before = before, .timeout_s = 0});

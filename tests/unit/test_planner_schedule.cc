@@ -458,4 +458,4 @@ TEST(layers_are_partitioned_as_well_as_exhaustive_search_does) {
                 }
 }
 
-int main() { return arena::test::run_suite({.timeout_s = 300}); }
+SUITE({.timeout_s = 300});

@@ -497,4 +497,4 @@ TEST(ten_thousand_layers_are_partitioned_evenly_within_the_steps_allowed) {
     }
 }
 
-int main() { return arena::test::run_suite({.timeout_s = 300}); }
+SUITE({.timeout_s = 300});

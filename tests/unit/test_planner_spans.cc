@@ -299,5 +299,3 @@ TEST(hardware_entries_and_offers_refuse_what_no_network_does) {
     const auto descending = parse_offer_json(json);
     ck_assert(!descending && descending.error().message().find("slower") != std::string::npos);
 }
-
-int main() { return arena::test::run_suite(); }

@@ -335,4 +335,4 @@ TEST(steps_are_believed_as_far_as_the_limit_that_slurm_enforces_lets_them) {
 }
 
 // Whole simulations, maybe on a busy machine.
-int main() { return arena::test::run_suite({.timeout_s = 300}); }
+SUITE({.timeout_s = 300});

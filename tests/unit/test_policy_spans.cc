@@ -478,5 +478,3 @@ TEST(nodes_that_boot_although_enough_gpus_are_up_are_weighed_too) {
     ck_assert(!nodes_of(1000).empty() && !slept(nodes_of(1000)));
     ck_assert(slept(nodes_of(1000000)));
 }
-
-int main() { return arena::test::run_suite(); }

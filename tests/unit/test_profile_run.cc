@@ -239,5 +239,3 @@ TEST(a_run_takes_the_share_of_the_poorest_node_and_leaves_what_is_taken) {
 }
 
 }  // namespace
-
-int main() { return arena::test::run_suite(); }

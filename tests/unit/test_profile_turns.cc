@@ -265,5 +265,3 @@ TEST(what_runs_cost_is_told_by_user) {
 }
 
 }  // namespace
-
-int main() { return arena::test::run_suite(); }

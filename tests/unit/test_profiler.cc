@@ -420,7 +420,4 @@ TEST(slurm_user_is_found_through_included_files) {
     ck_assert(user("Include slurm.conf\n").find("includes more than 64") != std::string::npos);
 }
 
-int main() {
-    return arena::test::run_suite(
-        {.before = make_directory, .after = remove_directory, .timeout_s = 60, .fork = false});
-}
+SUITE({.before = make_directory, .after = remove_directory, .timeout_s = 60, .fork = false});

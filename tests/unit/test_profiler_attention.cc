@@ -73,7 +73,8 @@ constexpr Attention cases[] = {{4, 2, 150, 8, true, 8, 0},   {2, 1, 150, 8, true
 
 }  // namespace
 
-TEST(windows_and_value_sizes_agree_with_fp64) {
+TEST_NEEDING(windows_and_value_sizes_agree_with_fp64,
+             have_gemm() ? "" : "this build has neither OpenBLAS nor oneDNN") {
     for (const Attention& a : cases)
         for (const int threads : {1, 2}) {
             const Index scores = a.heads * a.seq, keys = a.kv_heads * a.seq;
@@ -91,12 +92,4 @@ TEST(windows_and_value_sizes_agree_with_fp64) {
             check_gradient(a, in, wide(d_o), &Inputs::k, dk, "dk");
             check_gradient(a, in, wide(d_o), &Inputs::v, dv, "dv");
         }
-}
-
-int main() {
-    if (!have_gemm()) {
-        puts("this build has neither OpenBLAS nor oneDNN");
-        return 77;
-    }
-    return arena::test::run_suite();
 }

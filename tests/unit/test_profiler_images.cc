@@ -143,5 +143,3 @@ TEST(relu_passes_what_is_positive) {
         ck_assert_float_eq(dx[i], x[i] > 0 ? dy[i] : 0);
     }
 }
-
-int main() { return arena::test::run_suite(); }

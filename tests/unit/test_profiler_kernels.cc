@@ -352,4 +352,4 @@ TEST(parallel_for_covers_each_index_once) {
         }
 }
 
-int main() { return arena::test::run_suite({.fork = false}); }
+SUITE({.fork = false});

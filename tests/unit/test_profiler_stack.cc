@@ -199,4 +199,4 @@ TEST_NEEDING(the_cpu_measures_whole_layers_of_every_family_but_no_graphs,
     test::assert_refused((backend)->prepare(huge), "no such variant");
 }
 
-int main() { return test::run_suite({.timeout_s = 60, .fork = false}); }
+SUITE({.timeout_s = 60, .fork = false});

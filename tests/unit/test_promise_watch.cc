@@ -465,5 +465,3 @@ TEST(a_file_that_is_none_is_refused) {
 }
 
 }  // namespace
-
-int main() { return arena::test::run_suite(); }

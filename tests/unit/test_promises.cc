@@ -905,5 +905,3 @@ TEST(who_has_outlived_its_end_holds_its_gpus_all_the_same) {
 }
 
 }  // namespace
-
-int main() { return arena::test::run_suite(); }

@@ -237,5 +237,3 @@ TEST(only_the_first_64_kib_are_read) {
     directives_refused(filler + "\n#ARENA model=x\n", "64 KiB");
     ck_assert(parse_directives(std::string(1 << 26, 'x')).ok());
 }
-
-int main() { return arena::test::run_suite(); }

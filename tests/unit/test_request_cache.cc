@@ -102,5 +102,3 @@ TEST(a_thousand_large_jobs_are_kept_in_little_memory) {
 }
 
 }  // namespace
-
-int main() { return arena::test::run_suite(); }

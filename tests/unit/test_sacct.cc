@@ -285,5 +285,3 @@ TEST(report_says_who_waits_longer) {
 }
 
 }  // namespace
-
-int main() { return arena::test::run_suite(); }

@@ -613,5 +613,3 @@ TEST(a_mark_keeps_the_history_of_its_job) {
 }
 
 }  // namespace
-
-int main() { return arena::test::run_suite(); }

@@ -1079,5 +1079,3 @@ TEST(explain_answers_its_owner_and_admins_only) {
 }
 
 }  // namespace
-
-int main() { return arena::test::run_suite(); }

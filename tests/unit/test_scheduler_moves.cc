@@ -331,5 +331,3 @@ TEST(a_job_that_was_just_requeued_keeps_its_place) {
 }
 
 }  // namespace
-
-int main() { return arena::test::run_suite(); }

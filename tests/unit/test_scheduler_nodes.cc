@@ -519,5 +519,3 @@ TEST(marks_keep_what_a_job_avoids) {
 }
 
 }  // namespace
-
-int main() { return arena::test::run_suite(); }

@@ -420,5 +420,3 @@ TEST(a_job_that_reservations_leave_too_few_nodes_says_so) {
 }
 
 }  // namespace
-
-int main() { return arena::test::run_suite(); }

@@ -283,5 +283,3 @@ TEST(a_promise_counts_on_the_plan_that_needs_no_rack) {
     ck_assert(promise != nullptr);
     ck_assert_double_eq_tol(promise->end_s, s.time_s + 1500 + options.restart.seconds(48), 1);
 }
-
-int main() { return arena::test::run_suite(); }

@@ -270,5 +270,3 @@ TEST(tables_of_slowdowns_are_read_in_three_forms) {
     assert_refused(read("time_s,duration_s,node,factor,kind\n1,1,0,2,communication\n"),
                    "peer: is given where kind is communication");
 }
-
-int main() { return arena::test::run_suite(); }

@@ -593,4 +593,4 @@ TEST(our_own_trace_keeps_its_numbers) {
 }
 
 // Whole simulations, maybe on a busy machine.
-int main() { return arena::test::run_suite({.timeout_s = 300}); }
+SUITE({.timeout_s = 300});

@@ -228,5 +228,3 @@ TEST(the_page_shows_loans) {
     const std::vector<Metrics> without{run(work, plain)};
     ck_assert(page_html(work, without, std::nullopt, {}).find("Loans") == std::string::npos);
 }
-
-int main() { return arena::test::run_suite(); }

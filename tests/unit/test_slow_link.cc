@@ -64,5 +64,3 @@ TEST(a_collective_with_a_root_pays_where_the_root_is_one_of_the_two) {
                 100 + 1e6);
     assert_held({.op = Op::reduce, .bytes = 1000, .aux = 1, .me = 0, .other = 2, .ranks = 4}, 0);
 }
-
-int main() { return arena::test::run_suite(); }

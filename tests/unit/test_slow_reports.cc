@@ -404,5 +404,3 @@ TEST(verbs_have_rights) {
 }
 
 }  // namespace
-
-int main() { return arena::test::run_suite(); }

@@ -220,5 +220,3 @@ TEST_NEEDING(the_reference_series_are_solved, lacks_reference("greyhound/synthet
     assert_good("reference", score);
     ck_assert_double_lt(unverified.precision(), 0.6);
 }
-
-int main() { return run_suite(); }

@@ -325,5 +325,3 @@ TEST_NEEDING(the_real_log_has_one_slow_gpu_and_no_slow_link,
 }
 
 }  // namespace
-
-int main() { return run_suite(); }

@@ -273,5 +273,3 @@ TEST_NEEDING(micro_batches_of_the_reference_data,
 }
 
 }  // namespace
-
-int main() { return run_suite(); }

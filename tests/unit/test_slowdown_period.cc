@@ -239,5 +239,3 @@ TEST_NEEDING(the_reference_streams_are_solved, lacks_reference("greyhound/nccl_s
                       score.period, score.median_error);
     }
 }
-
-int main() { return run_suite(); }

@@ -313,5 +313,3 @@ TEST_NEEDING(roles_of_the_reference_data, lacks_reference("greyhound/s3_topology
 }
 
 }  // namespace
-
-int main() { return run_suite(); }

@@ -8,7 +8,8 @@
 #include "suite.h"
 #include "waiting_job.h"
 
-namespace arena {
+using namespace arena;
+
 namespace {
 
 using namespace slowdown;
@@ -275,6 +276,5 @@ TEST(a_slow_link_is_named_by_who_waits_together) {
 }
 
 }  // namespace
-}  // namespace arena
 
-int main() { return arena::test::run_suite({.timeout_s = 600}); }
+SUITE({.timeout_s = 600});

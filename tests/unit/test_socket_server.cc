@@ -317,4 +317,4 @@ TEST(time_is_over_by_the_clock_that_is_given) {
     ck_assert_uint_eq(clients.polls().size(), 0);
 }
 
-int main() { return run_suite({.before = before, .after = after}); }
+SUITE({.before = before, .after = after});

@@ -308,5 +308,3 @@ TEST(a_preview_ends_when_its_time_is_up_with_what_it_has) {
     const auto none = parse_estimate(preview(queries, std::chrono::milliseconds(0)));
     ck_assert(none && !none->complete);
 }
-
-int main() { return arena::test::run_suite(); }

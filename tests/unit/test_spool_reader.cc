@@ -122,5 +122,3 @@ TEST(a_spool_that_never_comes_back_fills_no_process_with_threads) {
 }
 
 }  // namespace
-
-int main() { return arena::test::run_suite(); }

@@ -303,5 +303,3 @@ TEST(each_job_is_told_in_the_words_of_whom_it_waits_for) {
 }
 
 }  // namespace
-
-int main() { return arena::test::run_suite(); }

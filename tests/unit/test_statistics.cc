@@ -35,5 +35,3 @@ TEST(percentiles_are_values_that_were_there) {
     ck_assert_double_eq(percentile(four, 1e-9), 1);
     ck_assert_double_eq(percentile({}, 0.5), 0);
 }
-
-int main() { return arena::test::run_suite(); }

@@ -512,4 +512,4 @@ TEST(link_fifo_and_open_directory_are_refused) {
     ck_assert(!ProfileStore::open(directory + "/none/profiles.db").ok());
 }
 
-int main() { return arena::test::run_suite({make_directory, remove_directory, 60}); }
+SUITE({make_directory, remove_directory, 60});

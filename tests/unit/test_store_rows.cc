@@ -294,4 +294,4 @@ TEST(reports_that_cannot_be_are_not_kept) {
     ck_assert(store->reports().all()->runs.empty());
 }
 
-int main() { return arena::test::run_suite({make_directory, remove_directory, 60}); }
+SUITE({make_directory, remove_directory, 60});

@@ -138,4 +138,4 @@ TEST(nonce_cannot_name_a_path) {
     ck_assert(!read_spool_profile(spool, std::string("abcdefgh\0ijklmnop", 17), geteuid()).ok());
 }
 
-int main() { return arena::test::run_suite({make_spool, remove_spool}); }
+SUITE({make_spool, remove_spool});

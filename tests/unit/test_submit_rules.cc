@@ -975,5 +975,3 @@ TEST(a_nice_value_never_starts_a_held_job) {
     f.mark->phase = Phase::off;
     ck_assert(!decide_modify(f).take_nice);
 }
-
-int main() { return arena::test::run_suite(); }

@@ -135,5 +135,3 @@ TEST(moments_are_read_as_sbatch_reads_them) {
     test::assert_refused(parse_moment("2026-09-21T14:13:20", now), "is over");
     test::assert_refused(parse_moment("2126-09-21", now), "more than ten years away");
 }
-
-int main() { return arena::test::run_suite(); }

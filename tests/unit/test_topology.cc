@@ -171,5 +171,3 @@ TEST(what_is_no_topology_is_refused) {
 TEST(this_machine_can_be_read) { ck_assert(read_topology().ok()); }
 
 }  // namespace
-
-int main() { return arena::test::run_suite(); }

@@ -314,5 +314,3 @@ TEST(a_member_whose_data_are_bad_ends_with_their_sentence_and_alone) {
 }
 
 }  // namespace
-
-int main() { return arena::test::run_suite(); }

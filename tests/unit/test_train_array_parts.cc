@@ -5,12 +5,11 @@
 #include <sys/stat.h>
 
 #include <atomic>
-#include <cstdlib>
-#include <new>
 #include <thread>
 
 #include "array/search/solve.h"
 #include "array_members.h"
+#include "counted_new.h"
 #include "train/array/states.h"
 #include "train/array/timetable.h"
 #include "train/members/attach.h"
@@ -19,21 +18,7 @@
 using namespace arena;
 using namespace arena::train;
 using namespace arena::train::test;
-
-namespace {
-
-std::atomic<long> allocations{0};
-
-}  // namespace
-
-void* operator new(std::size_t size) {
-    allocations += 1;
-    if (void* const p = std::malloc(size)) return p;
-    throw std::bad_alloc();
-}
-// Inlined, gcc takes free() for the wrong counterpart of the `operator new` that it did not inline.
-[[gnu::noinline]] void operator delete(void* p) noexcept { std::free(p); }
-[[gnu::noinline]] void operator delete(void* p, std::size_t) noexcept { std::free(p); }
+using arena::test::allocations;
 
 namespace {
 
@@ -359,5 +344,3 @@ TEST(a_caller_waits_where_many_others_call) {
 }
 
 }  // namespace
-
-int main() { return arena::test::run_suite(); }

@@ -446,5 +446,3 @@ TEST(without_a_chief_a_run_goes_on_unwatched) {
 }
 
 }  // namespace
-
-int main() { return arena::test::run_suite(); }

@@ -407,5 +407,3 @@ TEST(tokens_of_all_widths_are_little_endian) {
 }
 
 }  // namespace
-
-int main() { return arena::test::run_suite(); }

@@ -262,5 +262,3 @@ TEST(a_group_is_in_the_order_of_its_keys) {
 }
 
 }  // namespace
-
-int main() { return arena::test::run_suite(); }

@@ -45,7 +45,8 @@ concept Followed = requires(P p) {
     *p;
 }
 || requires(P p) { p[0]; };
-static_assert(!Followed<Pointer<float>> && !Followed<Span<float>> && !Followed<Array<float>>);
+static_assert(!Followed<Pointer<float>> && !Followed<train::Span<float>> &&
+              !Followed<Array<float>>);
 static_assert(!std::is_convertible_v<Pointer<float>, Pointer<Element>> &&
               !std::is_convertible_v<Pointer<const float>, Pointer<float>> &&
               !std::is_convertible_v<float*, Pointer<float>> &&
@@ -283,5 +284,3 @@ TEST(the_peak_of_a_gpu_is_that_of_its_hardware_entry) {
 }
 
 }  // namespace
-
-int main() { return arena::test::run_suite(); }

@@ -249,5 +249,3 @@ TEST(shards_of_a_tensor_hold_what_the_whole_has) {
 }
 
 }  // namespace
-
-int main() { return arena::test::run_suite(); }

@@ -182,5 +182,3 @@ TEST(a_model_that_is_no_gpt2_is_refused_with_what_it_has) {
 }
 
 }  // namespace
-
-int main() { return arena::test::run_suite(); }

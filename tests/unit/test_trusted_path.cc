@@ -112,4 +112,4 @@ TEST_NEEDING(links_are_looked_at_and_what_they_lead_through,
     assert_refused(check(loop), "too many links");
 }
 
-int main() { return run_suite({.before = before, .after = after}); }
+SUITE({.before = before, .after = after});

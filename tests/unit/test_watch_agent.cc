@@ -21,7 +21,9 @@
 #include "watch/ring/process.h"
 #include "watch/ring/ring_file.h"
 
-namespace arena::watch {
+using namespace arena;
+using namespace arena::watch;
+
 namespace {
 
 using test::assert_text;
@@ -500,6 +502,3 @@ TEST(the_last_words_of_a_killed_rank_are_read_and_its_ring_goes) {
 }
 
 }  // namespace
-}  // namespace arena::watch
-
-int main() { return arena::test::run_suite(); }

@@ -854,5 +854,3 @@ TEST(many_ranks_are_followed_quickly) {
 }
 
 }  // namespace
-
-int main() { return run_suite(); }

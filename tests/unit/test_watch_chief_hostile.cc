@@ -322,5 +322,3 @@ TEST(a_plan_of_all_ranks_gets_words_of_bounded_length) {
 }
 
 }  // namespace
-
-int main() { return run_suite(); }

@@ -10,7 +10,9 @@
 #include "tests/unit/suite.h"
 #include "watch/wire/frames.h"
 
-namespace arena::watch {
+using namespace arena;
+using namespace arena::watch;
+
 namespace {
 
 using test::assert_refused;
@@ -155,4 +157,3 @@ TEST(what_is_deep_long_or_of_many_parts_is_refused) {
 }
 
 }  // namespace
-}  // namespace arena::watch

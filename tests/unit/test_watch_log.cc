@@ -210,4 +210,4 @@ TEST(events_that_wait_are_bounded) {
 
 }  // namespace
 
-int main() { return run_suite({.before = before, .after = after}); }
+SUITE({.before = before, .after = after});

@@ -12,7 +12,9 @@
 #include "watch/reader/ring_reader.h"
 #include "watch/recorder/nccl_profiler_abi.h"
 
-namespace arena::watch {
+using namespace arena;
+using namespace arena::watch;
+
 namespace {
 
 using namespace profiler;
@@ -156,6 +158,3 @@ TEST(release_4_is_spoken) {
 }
 
 }  // namespace
-}  // namespace arena::watch
-
-int main() { return arena::test::run_suite(); }

@@ -24,7 +24,9 @@
 #include "watch/ring/rank_id.h"
 #include "watch/ring/ring_file.h"
 
-namespace arena::watch {
+using namespace arena;
+using namespace arena::watch;
+
 namespace {
 
 /// Jobs that nobody has, one per test: rings are machine-wide.
@@ -361,6 +363,3 @@ TEST(rows_have_the_columns_of_the_published_logs) {
 }
 
 }  // namespace
-}  // namespace arena::watch
-
-int main() { return arena::test::run_suite(); }

@@ -18,7 +18,9 @@
 #include "tests/unit/suite.h"
 #include "watch/wire/link.h"
 
-namespace arena::watch {
+using namespace arena;
+using namespace arena::watch;
+
 namespace {
 
 using test::assert_text;
@@ -376,6 +378,3 @@ TEST(a_caller_comes_back_after_the_chief_was_gone) {
 }
 
 }  // namespace
-}  // namespace arena::watch
-
-int main() { return arena::test::run_suite(); }

@@ -117,5 +117,3 @@ TEST(devices_and_pipes_are_never_replaced_by_a_file) {
     ck_assert(write_file_atomic(file, "one").ok() && write_file_atomic(file, "two").ok());
     assert_text(read_regular_file(file, 5).value(), "two");
 }
-
-int main() { return arena::test::run_suite(); }

@@ -260,5 +260,3 @@ TEST(hostile_json_is_refused_in_bounded_time) {
     assert_refused(parse_offers("\xff"), "not valid JSON");
     assert_refused(parse_plan_json(R"({"micro_batch":18446744073709551615})"), "micro_batch");
 }
-
-int main() { return arena::test::run_suite(); }
