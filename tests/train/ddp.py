@@ -2,7 +2,7 @@
 """A plain DDP script, as most users have one: what Arena tells it is the micro-batch and how many of them make a step.
 Every rank has the whole model. Each life writes one line of what was really trained: samples are counted, not computed.
 usage: ddp.py OUT [STEPS]   OUT.pt: checkpoint; OUT.json: a line for each life. SIGUSR1: save, leave, come back."""
-import contextlib, json, os, signal, sys
+import contextlib, json, os, signal, sys, time
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
@@ -54,6 +54,8 @@ while step < steps:
         open(out + ".begun", "w").close()
     if leaving > 0:
         break
+    if steps > 1000:  # until it is told to leave: the processors are others', too
+        time.sleep(0.05)
 if rank == 0:
     torch.save({"step": step, "model": model.module.state_dict()}, out + ".pt.new")
     os.replace(out + ".pt.new", out + ".pt")
