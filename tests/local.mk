@@ -52,19 +52,20 @@ timed = python3 $(top_srcdir)/tests/lib/timed
 LOG_DRIVER = $(T_LOG_DRIVER)
 AM_LOG_DRIVER_FLAGS = --merge
 T_LOG_DRIVER = $(timed) env AM_TAP_AWK='$(AWK)' $(SHELL) $(top_srcdir)/build-aux/tap-driver.sh
+# Those that train much stand apart: they run in this order, some at a time.
 black_box_tests = \
 	tests/t0200-lifecycle.t \
 	tests/t0210-races.t \
 	tests/issues/i0016-b-requests.t \
 	tests/issues/i0016-a3-planning-budget.t \
-	tests/t0220-restart.t \
+	tests/t0445-ddp-in-slurm.t tests/t0220-restart.t \
 	tests/t0230-elastic.t \
 	tests/t0290-soak-short.t \
 	tests/t0050-command.t \
 	tests/t0055-pages-and-completion.t \
 	tests/t0060-explain.t \
 	tests/t0062-explain-data-sheet.t \
-	tests/t0070-simulate.t \
+	tests/t0730-array-pipeline.t tests/t0070-simulate.t \
 	tests/t0605-loan-command.t tests/t0615-doctor-loans.t tests/t0620-demo-loans.t \
 	tests/t0001-private-cluster.t \
 	tests/t0240-profiling.t \
@@ -72,21 +73,20 @@ black_box_tests = \
 	tests/t0246-profiling-nodes.t \
 	tests/t0247-profiling-order.t \
 	tests/t0250-different-plans.t tests/t0255-salloc.t \
-	tests/t0445-ddp-in-slurm.t tests/t0452-plain-culprit.t \
 	tests/t0100-bad-input.t \
 	tests/t0110-submit-channels.t \
 	tests/t0300-ordinary-jobs.t \
-	tests/t0310-queue-place.t tests/t0710-array-tasks.t tests/t0730-array-pipeline.t tests/t0731-array-faults.t tests/t0732-array-moves.t \
+	tests/t0310-queue-place.t tests/t0710-array-tasks.t \
 	tests/issues/i0016-a9-records-kept-once.t tests/issues/i0016-b5-place-and-time.t \
 	tests/issues/i0017-c1-private-cluster.t tests/issues/i0017-c2-pasted-plan.t \
 	tests/t0320-cluster-changes.t \
-	tests/t0330-installed.t tests/t0332-other-slurm.t tests/t0334-kept-config.t tests/t0336-reconfigures.t tests/t0338-topology.t tests/t0339-boots.t tests/t0335-bare-debian.t \
+	tests/t0452-plain-culprit.t tests/t0330-installed.t tests/t0332-other-slurm.t tests/t0334-kept-config.t tests/t0336-reconfigures.t tests/t0338-topology.t tests/t0339-boots.t tests/t0335-bare-debian.t \
 	tests/t0340-accounting.t \
-	tests/t0345-order.t tests/t0347-order-accounting.t tests/t0348-promise-restart.t \
+	tests/t0731-array-faults.t tests/t0345-order.t tests/t0347-order-accounting.t tests/t0348-promise-restart.t \
 	tests/t0346-believed-work.t \
 	tests/t0350-moves.t tests/t0520-node-facts.t tests/t0525-checks.t tests/t0530-slow-reports.t \
 	tests/t0555-slowdown-in-slurm.t tests/t0556-slow-link-in-slurm.t tests/t0560-leave-slow-node.t tests/t0610-loans.t tests/t0612-loan-net.t \
-	tests/issues/i0016-a1-shutdown.t \
+	tests/t0732-array-moves.t tests/issues/i0016-a1-shutdown.t \
 	tests/issues/i0016-a6-lost-rights.t \
 	tests/issues/i0016-a10-changed-mid-round.t \
 	tests/t0360-sbatch-options.t tests/t0370-observe.t \
