@@ -41,7 +41,8 @@ ARENA_WATCH_RECORDS=100000 as_rank 3 0 "$program" threads 4 20000
 is "$(dump 3 | column 3 | sort -n | uniq -c | awk '{ if ($1 != 1 || $2 != NR - 1) bad++ } END { print NR, bad + 0 }')" "80000 0" \
     "four threads of a rank: every call once"
 ARENA_WATCH_RECORDS=1000 as_rank 4 5 "$program" calls 5000 >"$work/out"
-like "$("$watch" dump --job "$job.4" 2>&1 >"$work/csv")" '^arena-watch: rank 5: 3976 older records are overwritten$' "what was overwritten is said"
+# Another test's process may just have made its ring, of which nobody can say yet whose it is.
+like "$("$watch" dump --job "$job.4" 2>&1 >"$work/csv" | grep -v "shorter than a ring's header")" '^arena-watch: rank 5: 3976 older records are overwritten$' "what was overwritten is said"
 is "$(tail -n +2 "$work/csv" | column 14 | sed -n '1p;$p' | tr '\n' ' ')" "3976 4999 " "and the newest are there"
 
 # ---- communicators -------------------------------------------------------------------------------
