@@ -81,7 +81,7 @@ unit_libs = libarena_lab_array.la libarena_slowdown_truth.la libarena_sched_logi
 LDADD = $(unit_libs)
 tests_unit_run_base_LDADD = libarena_exporter.la libarena_html.la $(unit_libs) $(MICROHTTPD_LIBS) $(NETTLE_LIBS)
 tests_unit_run_watch_LDADD = $(watch_agent_libs) $(slowdown_truth_libs) $(CHECK_LIBS) -ldl
-tests/unit/run_watch.log: libarena_watch.la
+EXTRA_tests_unit_run_watch_DEPENDENCIES = libarena_watch.la
 tests_unit_run_profiler_LDADD = $(ARENA_PROFILER_CPU_LIBS) $(CHECK_LIBS)
 EXTRA_tests_unit_run_profiler_DEPENDENCIES = tests/tools/fake_nvml.so
 tests/tools/fake_nvml.so: tests/tools/fake_nvml.cc
