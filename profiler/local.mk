@@ -151,12 +151,9 @@ check-gpu-programs: $(check_PROGRAMS) all
 check-gpu: check-gpu-programs
 	ARENA_SRCDIR='$(abs_top_srcdir)' $(srcdir)/tests/gpu/run '$(abs_top_builddir)'
 
-# ---- tests of the profile store ----------------------------------------------------------------
+# ---- tests of the profile store and the profiler -------------------------------------------------
 EXTRA_DIST += tests/fuzz/parse_comm_csv.cc tests/fuzz/parse_progress.cc tests/bench/profile-accuracy tests/bench/profile-cost \
 	tests/bench/profile_rounds.py
-
-# ---- tests of the profiler ---------------------------------------------------------------------
-
 profiler_black_box_tests = \
 	tests/t0260-throttled-profile.t \
 	tests/t0265-profiler-faults.t \

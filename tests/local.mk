@@ -105,24 +105,16 @@ issue_tests = \
 	tests/issues/i0035-b4-pages.t tests/issues/i0035-b5-scripts.t tests/issues/i0035-b5-full-output.t \
 	# end
 TESTS += $(black_box_tests) $(issue_tests)
+# What tests preload.
+preloads = hanging_open kill_at_call paced short_minute
+check_DATA += $(preloads:%=tests/tools/%.so)
+$(preloads:%=tests/tools/%.so): tests/tools/%.so: tests/tools/%.cc
+	$(AM_V_CXX)$(MKDIR_P) $(@D) && $(CXX) -std=c++20 $(CXXFLAGS) -shared -fPIC -o $@ $(srcdir)/tests/tools/$*.cc -ldl
+CLEANFILES += $(preloads:%=tests/tools/%.so)
+EXTRA_DIST += $(preloads:%=tests/tools/%.cc)
 tests/issues/i0016-a12-hanging-spool.log: tests/tools/hanging_open.so
-check_DATA += tests/tools/hanging_open.so
-tests/tools/hanging_open.so: tests/tools/hanging_open.cc
-	$(AM_V_CXX)$(MKDIR_P) $(@D) && $(CXX) -std=c++20 $(CXXFLAGS) -shared -fPIC -o $@ $(srcdir)/tests/tools/hanging_open.cc -ldl
-CLEANFILES += tests/tools/hanging_open.so
-EXTRA_DIST += tests/tools/hanging_open.cc
 tests/t0347-order-accounting.log: tests/tools/short_minute.so
-check_DATA += tests/tools/short_minute.so
-tests/tools/short_minute.so: tests/tools/short_minute.cc
-	$(AM_V_CXX)$(MKDIR_P) $(@D) && $(CXX) -std=c++20 $(CXXFLAGS) -shared -fPIC -o $@ $(srcdir)/tests/tools/short_minute.cc
-CLEANFILES += tests/tools/short_minute.so
-EXTRA_DIST += tests/tools/short_minute.cc
 tests/t0435-elastic-training.log tests/t0555-slowdown-in-slurm.log tests/t0556-slow-link-in-slurm.log tests/t0560-leave-slow-node.log: tests/tools/paced.so
-check_DATA += tests/tools/paced.so
-tests/tools/paced.so: tests/tools/paced.cc
-	$(AM_V_CXX)$(MKDIR_P) $(@D) && $(CXX) -std=c++20 $(CXXFLAGS) -shared -fPIC -o $@ $(srcdir)/tests/tools/paced.cc -ldl
-CLEANFILES += tests/tools/paced.so
-EXTRA_DIST += tests/tools/paced.cc
 EXTRA_DIST += $(issue_tests)
 EXTRA_DIST += $(black_box_tests) \
 	tests/lib/arena.sh tests/lib/command.sh tests/lib/bare_debian.sh tests/lib/train.sh tests/lib/watched.sh tests/lib/hosts.sh tests/lib/loans.sh \

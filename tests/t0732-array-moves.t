@@ -56,9 +56,9 @@ unheard=0
 each_step_once() {
     local i all
     for i in 0 1 2; do
-        all=$(steps $i | xargs)
-        [[ $all ]] && steps $i | awk -v most=$unheard '$1 <= last { exit bad = 1 } { missed += $1 - last - 1; last = $1 } END { exit bad || missed > most }' && continue
-        echo "member $i: $all"
+        all=$(steps $i)
+        [[ $all ]] && awk -v most=$unheard '$1 <= last { exit bad = 1 } { missed += $1 - last - 1; last = $1 } END { exit bad || missed > most }' <<<"$all" && continue
+        echo "member $i:" $all
         return 1
     done
 }

@@ -117,14 +117,11 @@ tests/t0400-train.log tests/t0405-train-faults.log tests/t0410-train-in-slurm.lo
 tests/t0515-train-under-chief.log: arena-train$(EXEEXT) tests/tools/fake_chief$(EXEEXT)
 tests/t0405-train-faults.log: tests/tools/kill_at_call.so
 tests/t0420-train-device.log: arena-train$(EXEEXT) tests/train/emulated_device.so
-check_DATA = tests/tools/kill_at_call.so tests/train/emulated_device.so
+check_DATA = tests/train/emulated_device.so
 # A module as arena-train-cuda.so is, for a device that is emulated on the host.
 tests/train/emulated_device.so: tests/train/emulated_device.cc train/core/device.h train/core/device_module.h libarena_train_cpu.la libarena_profiler_cpu.la
 	$(AM_V_CXX)$(MKDIR_P) $(@D) && $(CXX) -I. $(AM_CPPFLAGS) $(CPPFLAGS) $(AM_CXXFLAGS) $(CXXFLAGS) -shared -fPIC \
 	    -Wl,-z,defs -o $@ $(srcdir)/tests/train/emulated_device.cc .libs/libarena_train_cpu.a .libs/libarena_profiler_cpu.a \
 	    $(ARENA_BLAS_LIBS) $(FMT_LIBS) -lgomp -lpthread
-tests/tools/kill_at_call.so: tests/tools/kill_at_call.cc
-	$(AM_V_CXX)$(MKDIR_P) $(@D) && $(CXX) -std=c++20 $(CXXFLAGS) -shared -fPIC -o $@ $(srcdir)/tests/tools/kill_at_call.cc -ldl
-CLEANFILES += tests/tools/kill_at_call.so tests/train/emulated_device.so
-EXTRA_DIST += tests/tools/kill_at_call.cc
+CLEANFILES += tests/train/emulated_device.so
 dist_man_MANS += doc/man/arena-train.1

@@ -11,7 +11,7 @@
 #     then cancels all. DELAY_MS counts from the last submission; AT_START yes: all may start at once, and it
 #     counts from the first start in Slurm's log.
 #   burst_words                              the same as text
-: "${work=}" "${cluster_dir=}" "${never=}"    # of cluster.sh
+: "${work=}" "${cluster_dir=}"    # of cluster.sh
 burst_lost=() burst_vanished=() burst_twice=() burst_ran=0 burst_stop_ms=0
 
 start_burst_cluster() {
@@ -76,9 +76,6 @@ open_at_once() {
     done < <(exec tail -c +$((size + 1)) -f "$log")
     kill $! 2>/dev/null || true
 }
-
-# Without a process.
-pause_ms() { (($1 == 0)) || read -rt "$(($1 / 1000)).$(printf %03d $(($1 % 1000)))" -u "$never"; }
 
 restart_controller() {
     cluster ctld start || return

@@ -18,6 +18,7 @@
 #   stock_scheduler                 $scheduler_options has the options of start_cluster for Slurm's own scheduler beside
 #                                   our submission: behind a link by which sbatch takes it for ours
 #   start_slurmctld_with NAME=VALUE...   slurmctld as private-cluster starts it, with more in its environment
+#   pause_ms MILLISECONDS           without a process
 #   one_thread                      profile runs measure on one thread: of two, each waits for the other while other tests
 #                                   have its processor, and the budget ends before the operators do
 #   script TEXT                     writes a batch script below $work, prints its path
@@ -158,17 +159,21 @@ job_field() {
 job_state() { squeue -h -a -t all -j "$1" -o %T 2>/dev/null; }
 job_reason() { squeue -h -a -t all -j "$1" -o %r 2>/dev/null; }
 
+exec {never}<> <(:)
+pause_ms() {
+    local seconds
+    printf -v seconds '%d.%03d' $(($1 / 1000)) $(($1 % 1000))
+    (($1 == 0)) || read -rt "$seconds" -u "$never" || true
+}
 # A look costs some processes, half of a processor's time if it is taken at each chance: what takes long is looked at
 # less often, and late by a tenth of what it took at the most.
-exec {never}<> <(:)   # a wait without a process each time
 wait_until() {
-    local begin=${EPOCHREALTIME/./} waited pause
+    local begin=${EPOCHREALTIME/./} waited
     local most=$((${2:-20} * patience * 1000000))
     until eval "$1"; do
         waited=$((${EPOCHREALTIME/./} - begin))
         ((waited < most)) || return 1
-        pause=$((waited < 500000 ? 50 : waited < 10000000 ? waited / 10000 : 1000))   # ms
-        read -rt "$((pause / 1000)).$(printf %03d $((pause % 1000)))" -u "$never" || true
+        pause_ms $((waited < 500000 ? 50 : waited < 10000000 ? waited / 10000 : 1000))
     done
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // What a file of unit tests is made of: TEST(name) { } adds itself to its file's suite. Several
-// files are one program (tests/local.mk), whose main() is in suite.cc.
+// files are one program (tests/unit/local.mk), whose main() is in suite.cc.
 #pragma once
 
 #include <check.h>
