@@ -4,6 +4,7 @@
 // nodes. Leaves out on purpose: stages and plans (an offer keeps them) and all text.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <span>
@@ -187,6 +188,15 @@ class Problem {
     std::map<const std::vector<Offer>*, std::vector<Task>>
         known_;  ///< by list of offers: the first ones of their kinds
 };
+
+/// The layout of the choice that holds for every other equal split of its GPUs, too; null where
+/// none does. A plan of segments is for its own number of nodes.
+inline const Offer* any_split(const Problem& problem, const Choice& choice) {
+    if (!problem.options().any_layout) return nullptr;
+    const auto layouts = problem.offers(choice);
+    const auto free = std::ranges::find(layouts, std::int64_t{1}, &Offer::segment);
+    return free == layouts.end() ? nullptr : *free;
+}
 
 /// Indices of the waiting tasks in Slurm's order: priority (larger first), submission, id; without
 /// ordinary jobs.
