@@ -302,4 +302,5 @@ TEST(a_promise_counts_on_the_plan_that_needs_no_rack) {
     const Promise* promise = promises.find(1);
     ck_assert(promise != nullptr);
     ck_assert_double_eq_tol(promise->end_s, s.time_s + 1500 + options.restart.seconds(48), 1);
+    ck_assert(promise->grid.is_of(offers[1][1]) && !promise->grid.is_of(offers[1][0]));
 }

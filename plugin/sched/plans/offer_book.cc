@@ -226,16 +226,32 @@ OfferList OfferBook::offers(std::uint32_t user, const Request& request,
     return cache_.insert(corrected_key, correct_offers(*list, observations));
 }
 
-std::optional<Estimate> OfferBook::price(const Request& request, const Offer& offer) {
+std::optional<Estimate> OfferBook::price(const Request& request, const Offer& offer,
+                                         const std::vector<SitePool>& pools) {
     const Grid& grid = offer.grid;
     const std::string* hardware = hardware_of(config_, grid.gpu_type);
     if (hardware == nullptr) return std::nullopt;
-    const auto pool = pool_of(request, {.gpu_type = grid.gpu_type,
-                                        .hardware = *hardware,
-                                        .gpus_per_node = grid.gpus_per_node,
-                                        .max_gpus = grid.gpus()});
+    const auto known = std::ranges::find(pools, grid.gpu_type, &SitePool::gpu_type);
+    auto pool =
+        pool_of(request, known != pools.end() ? *known
+                                              : SitePool{.gpu_type = grid.gpu_type,
+                                                         .hardware = *hardware,
+                                                         .gpus_per_node = grid.gpus_per_node,
+                                                         .max_gpus = grid.gpus()});
     if (!pool) return std::nullopt;
-    const auto estimate = price_plan(request.model, request.global_batch, grid, offer.plan, *pool);
+    const auto on_pool = [&] {
+        return price_plan(request.model, request.global_batch, grid, offer.plan, *pool);
+    };
+    auto estimate = on_pool();
+    if (!estimate) return std::nullopt;
+    GridResult with_domain;
+    with_domain.grid = grid;
+    with_domain.plan = offer.plan;
+    with_domain.estimate = *estimate;
+    price_spans(request.model, request.global_batch, *pool, with_domain);
+    if (with_domain.segment == offer.segment) return *estimate;
+    pool->domain_nodes = 0;  // it was planned as if no domain joined any nodes
+    estimate = on_pool();
     return estimate ? std::optional(*estimate) : std::nullopt;
 }
 
