@@ -177,6 +177,25 @@ as_rank 3 0 "$work/busy" "$work/other"
 holds 10 test -s "$work/other"
 refused 2 "in several steps; say which, as in $job.0" "$slow" --rank 0 --job "$job" 2 1
 like "$("$slow" --rank 0 --job "$job.3" 2 0.2)" '^1 process slowed' "and by job and step"
+# Of a rank's processes one may end between being found and being held.
+cat >"$work/ends.c" <<'END'
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <sys/syscall.h>
+long syscall(long number, long a, long b, long c, long d, long e, long f) {
+    static int held;
+    if (number == SYS_pidfd_open && held++ == 0) { errno = ESRCH; return -1; }
+    return ((long (*)(long, ...))dlsym(RTLD_NEXT, "syscall"))(number, a, b, c, d, e, f);
+}
+END
+if cc -shared -fPIC -o "$work/ends.so" "$work/ends.c" -ldl 2>"$work/err"; then
+    for name in two twin; do as_rank 4 0 "$work/busy" "$work/$name"; holds 10 test -s "$work/$name"; done
+    like "$(LD_PRELOAD=$work/ends.so "$slow" --rank 0 --job "$job.4" 2 0.2)" '^1 process slowed' "one that has just ended is left out"
+    refused 1 'has just ended' env LD_PRELOAD="$work/ends.so" "$slow" --rank 0 --job "$job.3" 2 0.2
+else
+    skip 2 "no compiler: $(head -n 1 "$work/err")"
+fi
 kill -KILL "${targets[@]}" 2>/dev/null
 wait 2>/dev/null
 

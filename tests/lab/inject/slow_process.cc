@@ -161,21 +161,29 @@ Result<Process> open_process(pid_t pid) {
     if (pid == 1 || pid == ::getpid() || pid == ::getppid())
         return usage_error("is init, this program or what started it; name another process", who);
     Process process{pid, FileDescriptor(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)))};
+    if (process.handle.get() < 0 && errno == ESRCH) return no_error("has just ended", who);
     if (process.handle.get() < 0)
         return environment_error(fmt::format("cannot be held: {}", ::strerrordesc_np(errno)), who);
     return process;
 }
 
+/// What a rank's agent starts for a moment has its environment, too, and may be gone by now.
 Result<Target> open_target(const Wanted& wanted) {
     Result<std::vector<pid_t>> pids = wanted.pids;
     if (wanted.rank >= 0) pids = find_rank(wanted);
     if (!pids) return pids.error();
     Target target;
+    std::optional<Error> gone;
     for (const pid_t pid : *pids) {
         Result<Process> process = open_process(pid);
-        if (!process) return process.error();
-        target.push_back(std::move(*process));
+        if (process)
+            target.push_back(std::move(*process));
+        else if (process.error().code == ErrorCode::no)
+            gone = process.error();
+        else
+            return process.error();
     }
+    if (target.empty() && gone) return *gone;
     return target;
 }
 
