@@ -3,7 +3,8 @@
 # A cluster with a network: where a job of several nodes lies, beside where stock Slurm puts the same on the same free
 # nodes. Under leaf switches never on more of them; in blocks (Slurm 24.05 and later) wherever stock starts it; of nodes
 # with weights the same as stock's; and no node is woken up for a job that finds one awake. In which order a job's ranks
-# have its nodes, and that a job whose plan needs racks has them, also where Slurm starts it by itself.
+# have its nodes, and that a job whose plan needs racks has them, also where Slurm starts it by itself. Several topologies
+# (topology.yaml, Slurm 25.05).
 # ARENA_TOPOLOGY_ROUNDS: states of nodes to try under leaf switches, and in blocks (8)
 . "${ARENA_SRCDIR:-.}/tests/lib/tap.sh" || exit 99
 . "${ARENA_SRCDIR:-.}/tests/lib/cluster.sh"
@@ -209,11 +210,54 @@ blocks() {
     end_cluster
 }
 
+# topology.yaml (Slurm 25.05): the cluster's default, which TopologyPlugin does not name, and a partition with another one,
+# whose nodes Slurm chooses.
+several() {
+    count=12 leaf_nodes=4 per_node=2
+    leaf_of() { echo $((($1 - 1) / leaf_nodes)); }
+    start_arena --nodes a40:12x2
+    sed -i 's/^PartitionName=main Nodes=ALL/PartitionName=main Nodes=n[1-8]/' "$cluster_dir/slurm.conf"
+    echo 'PartitionName=own Nodes=n[9-12] Topology=leaves State=UP MaxTime=INFINITE' >>"$cluster_dir/slurm.conf"
+    cat >"$cluster_dir/topology.yaml" <<'END'
+- topology: blocks
+  cluster_default: true
+  block:
+    block_sizes: [4]
+    blocks:
+      - {block: b1, nodes: "n[1-4]"}
+      - {block: b2, nodes: "n[5-8]"}
+- topology: leaves
+  cluster_default: false
+  tree:
+    switches:
+      - {switch: s1, nodes: "n[9-10]"}
+      - {switch: s2, nodes: "n[11-12]"}
+      - {switch: s0, children: "s[1-2]"}
+END
+    cluster ctld restart
+    cluster wait
+    local stock='' arena=''
+    like "$(arena doctor 2>&1)" 'ok +network: topology/block of topology.yaml: 2 blocks' "arena doctor finds the blocks of topology.yaml"
+    close n1 n2 n3 n5
+    both 3 "three nodes start where one of its blocks has them"
+    is "$arena" "n[6-8]" "in that block"
+    open
+    segments=--partition=own
+    close n9
+    both 2 "two nodes of a partition with another topology start"
+    is "$arena $stock" "n[11-12] n[11-12]" "below the switch that has both"
+    open
+    both 4 "four nodes of it start"
+    segments=''
+    end_cluster
+}
+
 RANDOM=7
 remedy='name the nodes of a leaf one after the other'
 ! slurm_has 23.02 || remedy=TopologyParam=SwitchAsNodeRank
 tree
 order
 ! slurm_has 24.05 || racks
+! slurm_has 25.05 || several
 ! slurm_has 24.05 || blocks   # contrib/slurm-smoke has such a Slurm
 done_testing
