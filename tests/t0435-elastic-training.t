@@ -87,6 +87,15 @@ for name in one two; do
     ok "$name: trains on four GPUs at the end" wait_until "[[ \$(ranks_of $name) == 4 ]]" 90
 done
 for name in one two; do cancel "$name"; done
+# ---- a life with moves on a page ------------------------------------------------------------------------
+page=$work/life.html
+ok "the history of one is a page, too" arena history "${job[one]}" --html "$page"
+told() { arena history "${job[one]}" --json | jq "$1"; }
+is "$(grep -c '<rect class="saves" x=' "$page")" "$(told '[.events[] | select(.state == "checkpointing")] | length')" \
+    "each time that one saved its state to move is drawn"
+is "$(grep -o '<text x="0"[^>]*>[0-9]*xa40 ' "$page" | sort -u | wc -l)" \
+    "$(told '[.events[] | select(.state == "running").text | split(": ")[0]] | unique | length')" "with a row for each shape"
+unlike "$(cat "$page")" '://|<script' "the page needs nobody"
 mapfile -t logs < <(logs_of one; logs_of two)
 # More where two grew, or gave way, in two steps.
 ok "one and two had six lives, or a little more: one of them gave way to four and grew again: ${#logs[@]}" test "${#logs[@]}" -ge 6 -a "${#logs[@]}" -le 8 ||

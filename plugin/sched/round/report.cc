@@ -390,8 +390,12 @@ std::string history_json(const Books& books, JobId job, const Asker& asker) {
                 std::to_string(job) + " says what Slurm's accounting has",
             "JobId=" + std::to_string(job)));
     Json events = Json::array();
-    for (const JobEvent& event : past->events)
-        events.push_back({{"time_s", event.at_s}, {"state", event.state}, {"text", event.text}});
+    for (const JobEvent& event : past->events) {
+        Json& json = events.emplace_back(
+            Json{{"time_s", event.at_s}, {"state", event.state}, {"text", event.text}});
+        if (event.iteration_s > 0) json["iteration_s"] = event.iteration_s;
+        if (event.estimate_s > 0) json["estimate_s"] = event.estimate_s;
+    }
     const JobAccount account = account_of(*past);
     return line({{"schema_version", 1},
                  {"job", job},

@@ -321,6 +321,16 @@ void Scheduler::observe(const LeftReport& left, double now_s) {
     ++stats_.reports;
     stats_.estimate_ratio.add(observation.iteration_s / observation.estimated_s);
     books_.measurements.keep_observed(run);
+    books_.history.measure(
+        {.at_s = now_s,
+         .job = left.job,
+         .uid = left.user,
+         .state = {},
+         .text = fmt::format("{:.4g} s per iteration, estimated {:.4g} s ({})",
+                             left.report.iteration_s, observation.estimated_s * slower,
+                             off_words(observation.iteration_s, observation.estimated_s)),
+         .iteration_s = left.report.iteration_s,
+         .estimate_s = observation.estimated_s * slower});
     const bool waits = use_reports && !books_.offers.latest_counts(run);
     host_.log_info(fmt::format(
         "JobId={} observed {:.4g} s per iteration with {} {}, estimated {:.4g} s ({}){}", left.job,
