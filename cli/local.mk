@@ -42,6 +42,7 @@ cli_cluster_sources = \
 	cli/cluster/explain_command.cc \
 	cli/cluster/array_list_command.cc \
 	cli/cluster/history_command.cc \
+	cli/cluster/history_page.h cli/cluster/history_page.cc \
 	cli/cluster/job_id.h cli/cluster/job_id.cc \
 	cli/cluster/loan_command.cc \
 	cli/cluster/profile_command.cc \

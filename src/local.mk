@@ -30,6 +30,7 @@ ipc_sources = \
 
 noinst_LTLIBRARIES += libarena_html.la
 libarena_html_la_SOURCES = \
+	src/html/chart.h src/html/chart.cc \
 	src/html/document.h src/html/document.cc \
 	# end
 libarena_html_la_CPPFLAGS = $(AM_CPPFLAGS) $(NETTLE_CFLAGS)

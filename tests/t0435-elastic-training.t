@@ -3,7 +3,7 @@
 # Policy arena moves jobs that really train: two of arena-train grow when a third job ends, and one gives way when a
 # fourth comes. Each goes on from its checkpoint in another shape: no step is lost or done twice, and the losses are
 # those of one rank.
-# shellcheck disable=SC2016,SC2317  # functions are called by ok, conditions evaluated by wait_until
+# shellcheck disable=SC2016,SC2034,SC2317  # functions are called by ok, conditions evaluated by wait_until
 . "${ARENA_SRCDIR:-.}/tests/lib/tap.sh" || exit 99
 . "${ARENA_SRCDIR:-.}/tests/lib/cluster.sh"
 . "${ARENA_SRCDIR:-.}/tests/lib/arena.sh"
@@ -86,7 +86,35 @@ cancel four
 for name in one two; do
     ok "$name: trains on four GPUs at the end" wait_until "[[ \$(ranks_of $name) == 4 ]]" 90
 done
+# ---- what moves cost ------------------------------------------------------------------------------------
+mover=one
+(($(logs_of two | wc -l) <= $(logs_of one | wc -l))) || mover=two
+move_of() { arena explain "${job[$mover]}" --json | jq -c ".move$1"; }
+ok "$mover was moved most often, and its moves are measured" wait_until '[[ $(move_of ".took_s | length") -ge 2 ]]'
+# Each took seconds. Nobody told of its start: the site's launch counts for that.
+is "$(move_of ' | .cost_s < .site_s, .site_s' | xargs)" "true 70" "they cost less than arena.yaml says"
+like "$(arena explain "${job[$mover]}")" 'A move costs it: [0-9]+ s, the median of what its last moves' "people read it"
+iteration_s=$(arena explain "${job[$mover]}" --json | jq ".offers[.chosen].estimate.iteration_s")
+trained() { arena report --job "${job[$mover]}" --iteration-s "$iteration_s" --steps 3 --trained-s "$1" 2>&1; }
+like "$(trained 1e6; echo "exit $?")" '--trained-s: its first step cannot have been .*exit 2' "its first step cannot have been before its start"
+took=$(move_of .took_s)
+ok "it says that it has just done its first step" trained 0
+ok "so its last move took another time" wait_until '[[ $(move_of .took_s) != "$took" ]]'
+took=$(move_of .took_s)
+ok "Slurm saves that" wait_saved
+restart() { cluster ctld kill && cluster ctld start && cluster wait; }
+ok "slurmctld is killed, and starts again" restart
+ok "it knows what the moves took" wait_until '[[ $(move_of .took_s) == "$took" ]]' 60
 for name in one two; do cancel "$name"; done
+# ---- a life with moves on a page ------------------------------------------------------------------------
+page=$work/life.html
+ok "the history of one is a page, too" arena history "${job[one]}" --html "$page"
+told() { arena history "${job[one]}" --json | jq "$1"; }
+is "$(grep -c '<rect class="saves" x=' "$page")" "$(told '[.events[] | select(.state == "checkpointing")] | length')" \
+    "each time that one saved its state to move is drawn"
+is "$(grep -o '<text x="0"[^>]*>[0-9]*xa40 ' "$page" | sort -u | wc -l)" \
+    "$(told '[.events[] | select(.state == "running").text | split(": ")[0]] | unique | length')" "with a row for each shape"
+unlike "$(cat "$page")" '://|<script' "the page needs nobody"
 mapfile -t logs < <(logs_of one; logs_of two)
 # More where two grew, or gave way, in two steps.
 ok "one and two had six lives, or a little more: one of them gave way to four and grew again: ${#logs[@]}" test "${#logs[@]}" -ge 6 -a "${#logs[@]}" -le 8 ||

@@ -107,11 +107,16 @@ states() { arena history "$1" --json | jq -r '[.events[].state] | join(" ")'; }
 ok 'and of the second that it runs' wait_until "[[ \$(states $second) == *' running' ]]"
 like "$(states "$second")" '^waiting.* running$' 'after it waited'
 ok 'the page has the news' wait_until "[[ \$(live '[.news[] | select(.job == $first and .state == \"over\")] | length') == 1 ]]"
-not_ok 'nothing is known of a job that never was' arena history 4000000
+ok 'the history of one that is over is a page, too' arena history "$first" --html "$work/life.html"
+like "$(cat "$work/life.html")" "<dt>state</dt><dd>over</dd>.*<rect class=\"waits\" .*<rect class=\"runs\" .*</html>" 'which says how it waited and ran'
+not_ok 'nothing is known of a job that never was' arena history 4000000 --html "$work/none.html"
+not_ok 'and no page is written' test -e "$work/none.html"
+like "$(arena history "$first" --html "$work/no/page.html" 2>&1; echo "$?")" 'no/page.html.*3$' 'a page that cannot be written is an error'
 if can_be_user; then
+    not_ok 'another user gets no page' as_user env "ARENA_CONF=$ARENA_CONF" "$stage/bin/arena" history "$first" --html /dev/stdout
     like "$(as_user env "ARENA_CONF=$ARENA_CONF" "$stage/bin/arena" history "$first" 2>&1)" 'or not yours' 'another user is told nothing'
 else
-    skip 1 'needs root: another user'
+    skip 2 'needs root: another user'
 fi
 
 # ---- how often it asks -----------------------------------------------------------------------------------

@@ -36,6 +36,7 @@ struct Explanation {
     std::string unsaved;
     std::string promise;              ///< "" = nothing was promised
     std::vector<std::string> passed;  ///< who started before it, and why that costs it nothing
+    std::string move;                 ///< what one costs it; "" = it was never moved
     std::string work;                 ///< what is believed of it, and from what
     std::string observed;             ///< what would have become of it, had Arena acted
     std::string span;                 ///< how far apart the nodes lie that it runs on
@@ -108,6 +109,8 @@ Result<Explanation> parse_explanation(const Json& json) {
     }
     if (const Json* told = fields.has("work") ? fields.object("work") : nullptr)
         JsonFields(*told, "work", error).text("words", out.work, 1024);
+    if (const Json* told = fields.has("move") ? fields.object("move") : nullptr)
+        JsonFields(*told, "move", error).text("words", out.move, 1024);
     if (const Json* told = fields.has("observe") ? fields.object("observe") : nullptr)
         JsonFields(*told, "observe", error).text("words", out.observed, 1024);
     if (const Json* told = fields.has("runs") ? fields.object("runs") : nullptr) {
@@ -292,6 +295,7 @@ void print_explanation(JobId job, const Explanation& e, const Config& config, co
         print_wrapped("Arena only observes; acting, it ", printable(e.observed, 1024));
     print_promise(e);
     if (!e.work.empty()) print_wrapped("Work: ", printable(e.work, 1024));
+    if (!e.move.empty()) print_wrapped("A move costs it: ", printable(e.move, 1024));
     print_slowdown(job, e);
     print_emulated(config);
     print_data_sheets(e);

@@ -85,8 +85,13 @@ Status check_job(JobId job, ReportOptions& options, Subject& subject) {
                         printable(options.report.plan)),
             "ARENA_PLAN");
     const IterationReport& told = options.report;
-    if (const auto ran_s = parse_elapsed(field("RunTime"));
-        ran_s && !fits_run_time(told.iteration_s, told.steps, *ran_s))
+    const auto ran_s = parse_elapsed(field("RunTime"));
+    if (ran_s && told.trained_s > 0 && !fits_run_time(told.trained_s, 1, *ran_s))
+        return usage_error(
+            fmt::format("its first step cannot have been {} ago: JobId={} has run {}",
+                        human_seconds(told.trained_s), job, human_seconds(*ran_s)),
+            "--trained-s");
+    if (ran_s && !fits_run_time(told.iteration_s, told.steps, *ran_s))
         return usage_error(
             fmt::format("{} iterations of {} take longer than the {} that JobId={} has run",
                         told.steps, human_seconds(told.iteration_s), human_seconds(*ran_s), job),
@@ -176,6 +181,8 @@ void add_report(CLI::App& app, Globals& globals) {
         ->capture_default_str();
     command->add_option("--spread", o->report.spread, "interquartile range / median")
         ->capture_default_str();
+    command->add_option("--trained-s", o->report.trained_s,
+                        "seconds since the first step of this life of the job was done");
     command->add_option("--job", o->job, "job id [SLURM_JOB_ID]")->transform(job_id());
     command->callback([&globals, o] { globals.status = report(globals, *o); });
 }

@@ -448,6 +448,8 @@ class _Reporter:
 
     def add(self, seconds):
         self._steps += 1
+        if self._steps == 1:
+            self._first_s = time.monotonic()
         if self._steps > self.warm_up:
             self._seconds.append(seconds)
         if len(self._seconds) >= self.soon and time.monotonic() >= self._next_s:
@@ -462,7 +464,7 @@ class _Reporter:
         middle = times[len(times) // 2]
         spread = (times[len(times) * 3 // 4] - times[len(times) // 4]) / middle
         words = [self._command(), "report", "--iteration-s", f"{middle:.6g}", "--spread", f"{min(spread, 10):.4g}",
-                 "--steps", str(len(times))]
+                 "--steps", str(len(times)), "--trained-s", f"{time.monotonic() - self._first_s:.3f}"]
         self._told = self._steps
         self._next_s, self._pause_s = time.monotonic() + self._pause_s, min(2 * self._pause_s, self.longest_pause_s)
         try:

@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/names.h"
 #include "base/text.h"
@@ -13,7 +14,7 @@
 namespace arena {
 namespace {
 
-constexpr std::size_t max_bytes = 768;
+constexpr std::size_t max_bytes = 1024;
 constexpr std::array<Name<Phase>, 7> phases{{
     {Phase::held, "held"},
     {Phase::released, "released"},
@@ -45,6 +46,29 @@ bool assign_moves(JobMark& mark, std::string_view value) {
     return true;
 }
 
+bool assign_took(JobMark& mark, std::string_view value) {
+    constexpr std::int64_t day_s = 86400;
+    for (std::string_view item : split(value, ',')) {
+        const std::size_t at = item.find('+');
+        if (at == std::string_view::npos || mark.took.size() == JobMark::max_took) return false;
+        const auto leave_s = parse_integer(item.substr(0, at), 0, day_s);
+        const auto start_s = parse_integer(item.substr(at + 1), 0, day_s);
+        if (!leave_s || !start_s) return false;
+        mark.took.push_back({*leave_s, *start_s});
+    }
+    return true;
+}
+
+/// What the move that ends with a start `now` took until there. Nothing of one whose clocks
+/// disagree, or that took longer than a day.
+void add_took(JobMark& mark, std::int64_t now) {
+    constexpr std::int64_t day_s = 86400;
+    const std::int64_t saved_s = mark.left_at - mark.leaves_at, waited_s = now - mark.left_at;
+    if (saved_s < 0 || saved_s >= day_s || waited_s < 0) return;
+    if (mark.took.size() == JobMark::max_took) mark.took.erase(mark.took.begin());
+    mark.took.push_back({saved_s + (waited_s <= JobMark::most_requeue_s ? waited_s : 0), 0});
+}
+
 bool is_node_name(std::string_view text) {
     return !text.empty() && text.size() <= JobMark::max_node_bytes &&
            std::all_of(text.begin(), text.end(), [](char c) {
@@ -74,6 +98,7 @@ bool assign_field(JobMark& mark, std::string_view key, std::string_view value, b
     if (key == "hold") return assign_named(holds, value, mark.hold);
     if (key == "moves") return assign_moves(mark, value);
     if (key == "avoid") return assign_avoid(mark, value);
+    if (key == "took") return assign_took(mark, value);
     if (key == "signal") {
         const auto number = parse_integer(value, 0, 64);
         if (number) mark.signal = static_cast<int>(*number);
@@ -93,6 +118,8 @@ bool assign_field(JobMark& mark, std::string_view key, std::string_view value, b
                                 : key == "saved"  ? &mark.saved
                                 : key == "waited" ? &mark.waited_since
                                 : key == "lost"   ? &mark.lost
+                                : key == "leaves" ? &mark.leaves_at
+                                : key == "left"   ? &mark.left_at
                                                   : nullptr;
     if (field == nullptr) return true;
     auto number = parse_integer(value, 0, INT64_MAX);
@@ -131,9 +158,22 @@ JobMark next_mark(const std::optional<JobMark>& before, Phase phase, std::uint32
     mark.hold = hold;
     mark.since = now;
     std::erase_if(mark.avoid, [&](const AvoidedNode& avoided) { return avoided.until <= now; });
-    if (phase == Phase::checkpointing) return mark;
-    if (before && before->phase == Phase::checkpointing && before->restart != restart)
+    const bool saves = before && before->phase == Phase::checkpointing;
+    if (phase == Phase::checkpointing) {
+        if (!saves) {
+            mark.leaves_at = now;
+            mark.left_at = 0;
+        }
+        return mark;
+    }
+    if (saves && before->restart != restart) {
         mark.unsaved = 0;
+        if (mark.leaves_at > 0 && mark.left_at == 0) mark.left_at = now;
+    }
+    if (phase == Phase::started) {
+        if (mark.left_at > 0) add_took(mark, now);
+        mark.leaves_at = mark.left_at = 0;
+    }
     mark.saved = mark.signal = 0;
     if (phase != Phase::held || mark.array == 0) return mark;
     mark.lost += array_is_lost && before->restart != restart ? 1 : 0;
@@ -146,9 +186,18 @@ void add_move(JobMark& mark, std::int64_t at) {
     mark.moves.push_back(at);
 }
 
+bool note_start(JobMark& mark, double start_s) {
+    if (mark.phase != Phase::started || mark.took.empty() || mark.took.back().start_s != 0 ||
+        !(start_s >= 0 && start_s < 86400))
+        return false;
+    mark.took.back().start_s = std::max<std::int64_t>(std::llround(start_s), 1);
+    return true;
+}
+
 JobMark left_saved(JobMark mark, std::uint32_t restart, std::int64_t now) {
     mark = next_mark(mark, Phase::checkpointing, restart, mark.hold, now);
     mark.unsaved = 0;
+    if (mark.leaves_at > 0) mark.left_at = now;
     return mark;
 }
 
@@ -158,6 +207,7 @@ JobMark left_unsaved(JobMark mark, std::uint32_t restart, std::int64_t now) {
     mark = next_mark(mark, Phase::checkpointing, restart, mark.hold, now);
     mark.done = saved;
     mark.unsaved = unsaved;
+    mark.leaves_at = mark.left_at = 0;  // a move that failed says nothing of one that does not
     return mark;
 }
 
@@ -187,6 +237,11 @@ std::string format_mark(const JobMark& mark) {
     if (mark.saved != 0) text += fmt::format(";saved={}", mark.saved);
     if (mark.signal != 0) text += fmt::format(";signal={}", mark.signal);
     if (mark.unsaved != 0) text += fmt::format(";unsaved={}", mark.unsaved);
+    if (mark.leaves_at != 0) text += fmt::format(";leaves={}", mark.leaves_at);
+    if (mark.left_at != 0) text += fmt::format(";left={}", mark.left_at);
+    for (std::size_t i = 0; i < mark.took.size(); ++i)
+        text += fmt::format("{}{}+{}", i == 0 ? ";took=" : ",", mark.took[i].leave_s,
+                            mark.took[i].start_s);
     return text;
 }
 

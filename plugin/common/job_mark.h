@@ -43,6 +43,16 @@ struct AvoidedNode {
 
 struct JobMark {
     static constexpr std::size_t max_moves = 12, max_avoided = 4, max_node_bytes = 48;
+    static constexpr std::size_t max_took = 3;
+    /// A wait between leaving and starting counts for a move up to so many seconds: it is Slurm's
+    /// requeue. A longer one is the queue's, and counts for nothing.
+    static constexpr std::int64_t most_requeue_s = 60;
+    /// What a move took, in seconds: from the signal until the job had left and been requeued, and
+    /// from its start to its first step; 0: nobody said.
+    struct Took {
+        std::int64_t leave_s = 0, start_s = 0;
+        bool operator==(const Took&) const = default;
+    };
     Phase phase = Phase::held;
     std::uint32_t restart = 0;  ///< job_ptr->restart_cnt when the mark was written
     OtherHold hold = OtherHold::none;
@@ -58,6 +68,9 @@ struct JobMark {
     std::int64_t saved = 0;     ///< checkpointing: `done` before it was told to save, should it not
     int signal = 0;             ///< checkpointing: what it was told by; 0 = not known
     std::uint32_t unsaved = 0;  ///< moves in a row that it left without a checkpoint
+    /// Epoch seconds of the move under way: when it was told to leave, when it had; 0 = not yet.
+    std::int64_t leaves_at = 0, left_at = 0;
+    std::vector<Took> took = {};  ///< of its last moves, the oldest first, at most max_took
     /// Of a later version of Arena, which this one replaced: nothing but who holds the job is
     /// known, and neither the job nor its mark is touched.
     bool newer = false;
@@ -70,6 +83,10 @@ struct JobMark {
 /// One that is held in another life than it was told to save in has done so: see left_unsaved().
 JobMark next_mark(const std::optional<JobMark>& before, Phase, std::uint32_t restart, OtherHold,
                   std::int64_t now, bool array_is_lost = false);
+
+/// The job has said how long it took from its start to its first step. False where nothing came of
+/// that: it was not moved, or has said so before.
+bool note_start(JobMark& mark, double start_s);
 
 /// One more among its moves per hour; beyond max_moves the oldest is dropped.
 void add_move(JobMark& mark, std::int64_t at);
@@ -87,9 +104,10 @@ void add_avoided(JobMark& mark, const std::vector<AvoidedNode>& nodes);
 /// "v=1;phase=held;restart=0;hold=none;since=1700000000" (without the variable name; later versions
 /// begin with "v=N;", too, and keep the words of `hold`), and where there are any
 /// ";done=4000;waited=1690000000;moves=1700000000,1700000900;avoid=n3@1700003600,n7@1700000900",
-/// ";array=4711;lost=1", ";saved=3000;signal=10", ";unsaved=1".
+/// ";array=4711;lost=1", ";saved=3000;signal=10", ";unsaved=1", ";leaves=1700000900",
+/// ";left=1700000912", ";took=12+8,13+0".
 std::string format_mark(const JobMark&);
-/// Nothing for an unknown phase or malformed text. More than 768 bytes is malformed. What begins
+/// Nothing for an unknown phase or malformed text. More than 1024 bytes is malformed. What begins
 /// with "v=N;", N above 1, is a later version's, whatever follows: a `hold` that this version does
 /// not know is an administrator's.
 std::optional<JobMark> parse_mark(std::string_view text);

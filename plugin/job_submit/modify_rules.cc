@@ -151,6 +151,9 @@ std::string refuse_report(const IterationReport& report, const std::optional<Off
         return fmt::format(
             "{} iterations of {:.6g} s take longer than the {:.0f} s that it has run", report.steps,
             report.iteration_s, *ran_s);
+    if (report.trained_s > 0 && !fits_run_time(report.trained_s, 1, *ran_s))
+        return fmt::format("its first step was {:.0f} s ago, and it has run for {:.0f} s",
+                           report.trained_s, *ran_s);
     return {};
 }
 

@@ -2,6 +2,7 @@
 // What a policy sees: nodes, jobs and their offers at one moment.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -127,6 +128,10 @@ inline constexpr double tier_size = 4294967296.0;
 
 enum class JobPhase { pending, running };
 
+/// What each of a job's last moves took, in whole seconds without progress: from the signal until
+/// it had left, and from its start to its first step. Measured ones first, in any order; 0: none.
+using MovesTook = std::array<std::int64_t, 3>;
+
 struct JobState {
     JobId id = 0;
     JobPhase phase = JobPhase::pending;
@@ -158,6 +163,7 @@ struct JobState {
     /// Elastic: for so many seconds from when it gets other GPUs it is not moved. Running and not
     /// elastic now: it will be in so many seconds; 0: never.
     double settles_s = 0;
+    MovesTook moves_took_s{};    ///< see RestartCost
     double start_s = 0;          ///< running: when it got these GPUs
     double done_iterations = 0;  ///< of all its runs
     double attained_gpu_s = 0;   ///< GPU-seconds held so far

@@ -162,6 +162,8 @@ void put_history(const JobState& job, Json& json) {
     if (job.patient_until_s != 0) json["patient_until_s"] = job.patient_until_s;
     if (job.due_s != 0) json["due_s"] = job.due_s;
     if (job.settles_s != 0) json["settles_s"] = job.settles_s;
+    for (const std::int64_t took_s : job.moves_took_s)
+        if (took_s > 0) json["moves_took_s"].push_back(took_s);
     if (job.start_s != 0) json["start_s"] = job.start_s;
     if (job.done_iterations != 0) json["done_iterations"] = job.done_iterations;
     if (job.attained_gpu_s != 0) json["attained_gpu_s"] = job.attained_gpu_s;
@@ -260,6 +262,11 @@ void read_history(const JsonFields& fields, JobState& out) {
         fields.number("patient_until_s", out.patient_until_s, 0, limits::number);
     if (fields.has("due_s")) fields.number("due_s", out.due_s, 0, limits::number);
     if (fields.has("settles_s")) fields.number("settles_s", out.settles_s, 0, limits::number);
+    if (fields.has("moves_took_s")) {
+        std::vector<std::int64_t> took;
+        fields.integers("moves_took_s", took, 1, limits::integer, out.moves_took_s.size());
+        if (fields.ok()) std::copy(took.begin(), took.end(), out.moves_took_s.begin());
+    }
     if (fields.has("start_s")) fields.number("start_s", out.start_s, 0, limits::number);
     if (fields.has("done_iterations")) {
         fields.number("done_iterations", out.done_iterations, 0, limits::number);

@@ -13,7 +13,7 @@
 namespace arena {
 namespace {
 
-constexpr double max_iteration_s = 86400, max_spread = 10;
+constexpr double max_iteration_s = 86400, max_spread = 10, max_trained_s = 1e9;
 constexpr std::int64_t max_steps = std::int64_t{1} << 30;
 
 /// Of short_form(Grid) and short_form(Plan).
@@ -35,6 +35,10 @@ bool read_item(IterationReport& report, std::string_view key, std::string_view v
     if (key == "steps") {
         report.steps = parse_integer(value, min_reported_steps, max_steps).value_or(0);
         return report.steps != 0;
+    }
+    if (key == "trained_s") {
+        report.trained_s = parse_number(value, 0, max_trained_s).value_or(-1);
+        return report.trained_s >= 0;
     }
     if (key == "grid") report.grid = value;
     if (key == "plan") report.plan = value;
@@ -104,14 +108,19 @@ Status check_report(const IterationReport& report) {
         return usage_error(
             fmt::format("takes {} to 2^30: fewer steps have no median", min_reported_steps),
             "--steps");
+    if (report.trained_s != -1 && !(report.trained_s >= 0 && report.trained_s <= max_trained_s))
+        return usage_error("takes seconds, 0 to 10^9", "--trained-s");
     if (!is_short_form(report.grid) || !is_short_form(report.plan))
         return usage_error("is no plan that Arena gives", "plan");
     return Done{};
 }
 
 std::string format_report(const IterationReport& report) {
-    return fmt::format("{}iteration_s={:.6g};spread={:.4g};steps={};grid={};plan={}", report_prefix,
-                       report.iteration_s, report.spread, report.steps, report.grid, report.plan);
+    return fmt::format(
+        "{}iteration_s={:.6g};spread={:.4g};steps={};{}grid={};plan={}", report_prefix,
+        report.iteration_s, report.spread, report.steps,
+        report.trained_s < 0 ? "" : fmt::format("trained_s={:.3f};", report.trained_s), report.grid,
+        report.plan);
 }
 
 Status parse_report_items(std::string_view text, std::string_view prefix,

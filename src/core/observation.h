@@ -92,6 +92,7 @@ struct IterationReport {
     double spread = 0;       ///< 0..10: interquartile range over median
     std::int64_t steps = 0;  ///< 3..2^30
     std::string grid, plan;
+    double trained_s = -1;  ///< 0..10^9: since the first step of this life was done; -1: not said
     bool operator==(const IterationReport&) const = default;
 };
 

@@ -121,7 +121,7 @@ class Forecast {
             const std::int64_t gpus = action.offer.grid.gpus_on(n);
             give({action.nodes[n], -gpus, -gpus * job.cpus_per_gpu, -gpus * job.memory_mb_per_gpu});
         }
-        note_end(job, options_.restart.seconds(action.offer.grid.gpus()));
+        note_end(job, options_.restart.seconds(action.offer.grid.gpus(), job.moves_took_s));
     }
 
     void give(const Occupied::Part& part) {

@@ -14,15 +14,35 @@
 
 namespace arena {
 
-/// Seconds without progress after a change of a job's GPU set, the first start included.
+/// Seconds without progress after a change of a job's GPU set, the first start included: the
+/// site's numbers, until two of the job's own moves say otherwise.
 struct RestartCost {
-    double checkpoint_s = 30;  ///< write and read the checkpoint, >= 0
-    double per_gpu_s = 10;     ///< launch, >= 0
-    double launch_cap_s = 40;  ///< longest launch, >= 0
-    [[nodiscard]] double seconds(std::int64_t gpus) const {
-        return checkpoint_s + std::min(per_gpu_s * static_cast<double>(gpus), launch_cap_s);
+    static constexpr double most_times = 8;  ///< the site's at most, whatever moves took
+    double checkpoint_s = 30;                ///< write and read the checkpoint, >= 0
+    double per_gpu_s = 10;                   ///< launch, >= 0
+    double launch_cap_s = 40;                ///< longest launch, >= 0
+    [[nodiscard]] double launch_s(std::int64_t gpus) const {
+        return std::min(per_gpu_s * static_cast<double>(gpus), launch_cap_s);
+    }
+    [[nodiscard]] double seconds(std::int64_t gpus) const { return checkpoint_s + launch_s(gpus); }
+    /// Of this job: the median of what its last three moves took, where the site's stands for one
+    /// that is missing; so no single move counts, whatever it took.
+    [[nodiscard]] double seconds(std::int64_t gpus, const MovesTook& took) const {
+        return middle(seconds(gpus), took);
+    }
+    /// With any number of GPUs.
+    [[nodiscard]] double longest_s(const MovesTook& took) const {
+        return middle(checkpoint_s + launch_cap_s, took);
     }
     bool operator==(const RestartCost&) const = default;
+
+  private:
+    static double middle(double site_s, const MovesTook& took) {
+        if (took[1] == 0) return site_s;
+        const auto a = static_cast<double>(took[0]), b = static_cast<double>(took[1]);
+        const double c = took[2] > 0 ? static_cast<double>(took[2]) : site_s;
+        return std::min(std::max(std::min(a, b), std::min(std::max(a, b), c)), most_times * site_s);
+    }
 };
 
 /// What `arena` makes small or large: mean completion time, work per time, or the worst slow-down.

@@ -120,14 +120,17 @@ class Problem {
     [[nodiscard]] static double time_left_s(const Task& task, const Choice& choice) {
         return task.remaining * choice.iteration_s;
     }
-    /// The same, and a start or restart before it.
+    /// What a start or a restart costs the task.
+    [[nodiscard]] double restart_s(const Task& task, std::int64_t gpus) const {
+        return options_.restart.seconds(gpus, task.job->moves_took_s);
+    }
+    /// The work left, and a start or restart before it.
     [[nodiscard]] double run_s(const Task& task, const Choice& choice) const {
-        return time_left_s(task, choice) + options_.restart.seconds(choice.gpus);
+        return time_left_s(task, choice) + restart_s(task, choice.gpus);
     }
     /// That with one layout.
     [[nodiscard]] double run_s(const Task& task, const Offer& offer, Span span = Span::leaf) const {
-        return task.remaining * iteration_s(offer, span) +
-               options_.restart.seconds(offer.grid.gpus());
+        return task.remaining * iteration_s(offer, span) + restart_s(task, offer.grid.gpus());
     }
     /// Index of the task's job in the snapshot.
     [[nodiscard]] std::size_t job_of(const Task& task) const {

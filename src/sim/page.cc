@@ -17,19 +17,11 @@ namespace arena::sim {
 namespace {
 
 constexpr std::string_view style_sheet = R"(
-body{font:15px/1.45 system-ui,sans-serif;color:#1a1a1a;background:#fff;margin:0 auto;max-width:1280px;padding:1rem 1.5rem}
-h1{font-size:1.5rem}h2{font-size:1.2rem;margin:2rem 0 .5rem}summary h2{display:inline}
-dl{display:grid;grid-template-columns:max-content 1fr;gap:.1rem 1rem;margin:0}dt{color:#555}dd{margin:0}
-table{border-collapse:collapse;font-variant-numeric:tabular-nums}
-table{font-size:13px}th,td{padding:.2rem .5rem;border-bottom:1px solid #ddd;text-align:right;white-space:nowrap}
-th:first-child,td:first-child{text-align:left}td.best{font-weight:700}caption{text-align:left;color:#555;padding:.3rem 0}
-.wide{overflow-x:auto}.charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(420px,1fr));gap:1rem}
-figure{margin:0}figcaption{color:#444;margin:.3rem 0}svg{width:100%;height:auto;display:block}
-svg text{font:11px system-ui,sans-serif;fill:#333}.labels text{font-size:9.5px;fill:#111;pointer-events:none}
-.grid{stroke:#e3e3e3;fill:none}.axis{stroke:#777;fill:none}.line{fill:none;stroke-width:1.8}
+summary h2{display:inline}td.best{font-weight:700}
+.charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(420px,1fr));gap:1rem}
+.labels text{font-size:9.5px;fill:#111;pointer-events:none}
 .stays path{stroke:#fff;stroke-width:.25}.stays.pick path{opacity:.25}.stays.pick path.on{opacity:1;stroke:#000;stroke-width:1}
 svg:focus-visible,summary:focus-visible,input:focus-visible{outline:3px solid #0072b2;outline-offset:2px}
-.legend{list-style:none;display:flex;flex-wrap:wrap;gap:.3rem 1.4rem;padding:0}.legend svg{width:44px;display:inline-block;vertical-align:middle}
 output{display:inline-block;min-height:1.5em;margin-left:1rem;font-weight:600}summary{cursor:pointer;padding:.3rem 0}
 )";
 
@@ -67,16 +59,8 @@ for (const figure of document.querySelectorAll('.gantt')) {
 }
 )";
 
-constexpr std::string_view line_colours[] = {"#0072b2", "#d55e00", "#007a5a", "#b5467f",
-                                             "#333333", "#7a6200", "#5f3dc4", "#c92a2a"};
-
 std::string styles() {
-    std::string out(style_sheet);
-    for (std::size_t i = 0; i < line_styles; ++i) {
-        static constexpr std::string_view dashes[] = {"none", "7 3", "2 3", "9 3 2 3"};
-        out += fmt::format(".s{}{{stroke:{};stroke-dasharray:{}}}", i, line_colours[i % 8],
-                           dashes[(i + i / 8) % 4]);
-    }
+    std::string out = html::chart_style() + std::string(style_sheet);
     // Neighbouring jobs get hues far apart: steps of the golden angle.
     for (int k = 0; k < 36; ++k) {
         out += fmt::format(".k{}{{fill:hsl({:.0f},{}%,{}%)}}", k, std::fmod(137.508 * k, 360.0),
@@ -85,23 +69,10 @@ std::string styles() {
     return out;
 }
 
-std::string facts_list(const PageFacts& facts) {
-    std::string out = "<dl>";
-    for (const auto& [name, value] : facts) {
-        out += fmt::format("<dt>{}</dt><dd>{}</dd>", escaped(name), escaped(value, 400));
-    }
-    return out + "</dl>\n";
-}
-
-std::string legend(const std::vector<Metrics>& runs) {
-    std::string out = "<ul class=\"legend\">";
-    for (std::size_t i = 0; i < runs.size(); ++i) {
-        out += fmt::format(
-            "<li><svg viewBox=\"0 0 44 8\" aria-hidden=\"true\"><path class=\"line s{}\" "
-            "d=\"M0 4H44\"/></svg> {}</li>",
-            i % line_styles, escaped(runs[i].policy));
-    }
-    return out + "</ul>\n";
+std::vector<std::string> policies_of(const std::vector<Metrics>& runs) {
+    std::vector<std::string> names;
+    for (const Metrics& run : runs) names.push_back(run.policy);
+    return names;
 }
 
 struct Column {
@@ -170,11 +141,11 @@ std::string metrics_table(const std::vector<Metrics>& runs, const std::optional<
     if (runs.empty()) return "";
     std::string out =
         "<div class=\"wide\"><table><caption>JCT counts unfinished jobs until the end. The best of "
-        "a column is bold.</caption><thead><tr><th scope=\"col\">policy</th>";
-    for (const Column& c : columns_of(runs))
-        out += fmt::format("<th scope=\"col\">{}</th>", c.name);
-    if (bound) out += "<th scope=\"col\">above the bound</th>";
-    out += "</tr></thead><tbody>\n";
+        "a column is bold.</caption>";
+    std::vector<std::string_view> names = {"policy"};
+    for (const Column& c : columns_of(runs)) names.push_back(c.name);
+    if (bound) names.push_back("above the bound");
+    out += html::table_head(names);
     for (const Metrics& m : runs) out += metrics_row(runs, m, bound);
     return out + "</tbody></table></div>\n";
 }
@@ -212,13 +183,10 @@ std::string jobs_table(const Workload& workload, const Metrics& run, std::size_t
     const std::size_t shown = std::min(most, order.size());
     std::string out = fmt::format(
         "<details><summary>Jobs under {}: {} of {}, the longest JCT first</summary>"
-        "<div class=\"wide\"><table><thead><tr>",
+        "<div class=\"wide\"><table>",
         escaped(run.policy), shown, order.size());
-    for (const char* name :
-         {"job", "model", "submitted", "JCT", "queued", "restarts", "ended", "ran as"}) {
-        out += fmt::format("<th scope=\"col\">{}</th>", name);
-    }
-    out += "</tr></thead><tbody>\n";
+    out += html::table_head(
+        {"job", "model", "submitted", "JCT", "queued", "restarts", "ended", "ran as"});
     const std::vector<std::string> shapes = shapes_by_job(workload, run);
     for (std::size_t i = 0; i < shown; ++i) {
         const JobOutcome& o = run.outcomes[order[i]];
@@ -241,13 +209,10 @@ std::string slowdowns_table(const Workload& workload, const Metrics& run, std::s
     const std::size_t shown = std::min(most, slow.outcomes.size());
     std::string out = fmt::format(
         "<details><summary>Slow GPUs and links under {}: {} of {}, mode {}; {} GPU-seconds lost"
-        "</summary><div class=\"wide\"><table><thead><tr>",
+        "</summary><div class=\"wide\"><table>",
         escaped(run.policy), shown, slow.outcomes.size(), slow.mode, readable(slow.lost_gpu_s));
-    for (const char* name :
-         {"where", "cause", "slower", "from", "for", "slowed jobs", "detected after", "answers"}) {
-        out += fmt::format("<th scope=\"col\">{}</th>", name);
-    }
-    out += "</tr></thead><tbody>\n";
+    out += html::table_head(
+        {"where", "cause", "slower", "from", "for", "slowed jobs", "detected after", "answers"});
     for (std::size_t i = 0; i < shown; ++i) {
         const SlowOutcome& o = slow.outcomes[i];
         const std::string slower = o.slow.delay_s > 0 ? "by " + short_time(o.slow.delay_s)
@@ -294,11 +259,9 @@ std::string beside_section(const std::vector<Metrics>& runs) {
     std::string out =
         "<h2>Beside jobs as requested</h2>\n<div class=\"wide\"><table><caption>Each job's JCT / "
         "its JCT under the other policy; a job counts until the end where it is unfinished, "
-        "so as 1 where it is in both.</caption><thead><tr>";
-    for (const char* name : {"policy", "beside", "mean", "p50", "p99", "max", "above 1",
-                             "above 1.1", "above 2", "unfinished", "in both"})
-        out += fmt::format("<th scope=\"col\">{}</th>", name);
-    out += "</tr></thead><tbody>\n";
+        "so as 1 where it is in both.</caption>";
+    out += html::table_head({"policy", "beside", "mean", "p50", "p99", "max", "above 1",
+                             "above 1.1", "above 2", "unfinished", "in both"});
     for (const Metrics& run : runs)
         for (const Beside& b : run.beside) out += beside_row(run, b);
     out += "</tbody></table></div>\n<div class=\"charts\">";
@@ -314,10 +277,11 @@ std::string page_html(const Workload& workload, const std::vector<Metrics>& runs
                       const PageLimits& limits) {
     double until_s = 1;
     for (const Metrics& run : runs) until_s = std::max(until_s, run.makespan_s);
-    std::string out = "<main><h1>Policies on one trace</h1>\n" + facts_list(facts);
+    std::string out = "<main><h1>Policies on one trace</h1>\n" + html::facts_list(facts);
     out += "<h2>Numbers</h2>\n" + metrics_table(runs, bound) + bound_text(bound);
     if (!runs.empty())
-        out += "<h2>Over time</h2>\n" + legend(runs) + charts(workload, runs, until_s);
+        out += "<h2>Over time</h2>\n" + html::legend(policies_of(runs)) +
+               charts(workload, runs, until_s);
     out += beside_section(runs);
     out += loans_section(runs);
     for (std::size_t i = 0; i < runs.size(); ++i) {

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "html/chart.h"
 #include "sim/lower_bound.h"
 #include "sim/metrics.h"
 #include "sim/workload.h"
@@ -25,7 +26,7 @@ struct PageLimits {
 };
 
 /// What the runs have in common, for people: ("trace", "philly.csv"), ("round", "300 s").
-using PageFacts = std::vector<std::pair<std::string, std::string>>;
+using PageFacts = html::Facts;
 
 /// Well-formed as XML, too. The runs need their stays (SimulationOptions::keep_stays). Every name
 /// is escaped and cut to 64 bytes. Same arguments, same bytes.

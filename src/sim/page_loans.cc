@@ -49,13 +49,11 @@ std::string table_of(const std::vector<const Metrics*>& runs) {
     std::string out =
         "<div class=\"wide\"><table><caption>Inference: lent servers, and how they came back. "
         "Usage "
-        "counts inference's own GPU time, too.</caption><thead><tr><th scope=\"col\">policy</th>";
-    for (const char* name :
-         {"loans", "both clusters used", "training GPUs used", "GPU-hours lent", "servers lent",
-          "returned", "late", "jobs preempted", "at least", "jobs scaled in",
-          "server-seconds short", "seconds short beyond the deadline"})
-        out += fmt::format("<th scope=\"col\">{}</th>", name);
-    out += "</tr></thead><tbody>\n";
+        "counts inference's own GPU time, too.</caption>";
+    out += html::table_head({"policy", "loans", "both clusters used", "training GPUs used",
+                             "GPU-hours lent", "servers lent", "returned", "late", "jobs preempted",
+                             "at least", "jobs scaled in", "server-seconds short",
+                             "seconds short beyond the deadline"});
     for (const Metrics* run : runs) out += row_of(*run);
     return out + "</tbody></table></div>\n";
 }

@@ -1,41 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Parts of the page of page.h, each as text: axes, charts over time, the chart of GPUs.
+// Parts of the page of page.h, each as text: charts over time, the chart of GPUs.
 #pragma once
 
 #include <string>
-#include <string_view>
-#include <utility>
 #include <vector>
 
+#include "html/chart.h"
 #include "html/document.h"
 #include "sim/page.h"
 
 namespace arena::sim {
 
+using html::Chart;
+using html::chart_svg;
 using html::escaped;
-/// "68,046" or, below ten, "2.75".
-std::string readable(double value);
-/// "45 s", "2.5 h", "6.94 d": one unit, for axes and tables.
-std::string short_time(double seconds);
-/// A coordinate in tenths of a pixel, without needless zeros.
-std::string pixel(double value);
-/// Round values from 0 to at most `most`, about `wanted` of them.
-std::vector<double> time_ticks(double most_s, int wanted);
-/// Number of line styles (colour and dashes); series beyond take them again from the first.
-inline constexpr std::size_t line_styles = 16;
+using html::pixel;
+using html::readable;
+using html::Series;
+using html::short_time;
+using html::time_ticks;
 
-struct Series {
-    std::string name;
-    std::vector<std::pair<double, double>> points;  ///< x ascending; y holds until the next x
-};
-struct Chart {
-    std::string title, x_label, summary = {};
-    bool percent = false;      ///< y from 0 to 100 %, given as 0..1
-    bool logarithmic = false;  ///< x > 0
-    bool ratios = false;       ///< x is no time; logarithmic only
-    std::vector<Series> series = {};
-};
-std::string chart_svg(const Chart&);
 /// Mean over each part of [0, until_s) of what the runs' stays add up to.
 Chart throughput_chart(const Workload&, const std::vector<Metrics>&, double until_s);
 Chart utilisation_chart(const Workload&, const std::vector<Metrics>&, double until_s);

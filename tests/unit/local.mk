@@ -4,7 +4,7 @@
 # into one of these lists. In a program the files run one after the other: none computes for more than about a minute.
 unit_base = \
 	tests/unit/config_test.cc tests/unit/doctor_test.cc tests/unit/fifo_test.cc tests/unit/text_test.cc tests/unit/values_test.cc \
-	tests/unit/test_child.cc tests/unit/test_exporter.cc tests/unit/test_gres_conf.cc tests/unit/test_launchers.cc \
+	tests/unit/test_child.cc tests/unit/test_exporter.cc tests/unit/test_gres_conf.cc tests/unit/test_history_page.cc tests/unit/test_launchers.cc \
 	tests/unit/test_options.cc tests/unit/test_plan_command.cc tests/unit/test_request.cc tests/unit/test_spank_options.cc \
 	tests/unit/test_statistics.cc tests/unit/test_submit_rules.cc tests/unit/test_tables.cc tests/unit/test_trusted_path.cc \
 	# end
@@ -93,7 +93,7 @@ tests_unit_run_properties_LDADD = $(unit_libs) -lrapidcheck
 
 # What they are compiled from.
 unit_main = tests/unit/suite.h tests/unit/suite.cc
-tests_unit_run_base_SOURCES = $(unit_main)
+tests_unit_run_base_SOURCES = $(unit_main) cli/cluster/history_page.cc
 tests_unit_run_planner_SOURCES = $(unit_main)
 tests_unit_run_search_SOURCES = $(unit_main)
 tests_unit_run_offers_SOURCES = $(unit_main)
@@ -148,6 +148,6 @@ quick_unit_objects = $(filter-out $(slow_unit_objects),$(foreach group,$(unit_gr
 $(slow_unit_objects): CXXFLAGS += -O1
 $(quick_unit_objects): CXXFLAGS += -O0 -U_FORTIFY_SOURCE
 EXTRA_DIST += tests/lib/unite-tests tests/unit/arena_cases.h tests/unit/array_cases.h tests/unit/array_members.h \
-	tests/unit/directory.h tests/unit/float_arrays.h tests/unit/full_disk.h tests/unit/hostile_models.h tests/unit/philly.h \
+	tests/unit/directory.h tests/unit/float_arrays.h tests/unit/full_disk.h tests/unit/hostile_models.h tests/unit/page_reader.h tests/unit/philly.h \
 	tests/unit/planner_cases.h tests/unit/property.h tests/unit/reference_data.h tests/unit/scripted_host.h \
 	tests/unit/slowdown_cases.h tests/unit/span_cases.h tests/unit/store_cases.h tests/unit/train_cases.h tests/unit/waiting_job.h

@@ -80,6 +80,8 @@ JobState any_job(JobId id) {
     j.remaining_iterations = pick_number();
     j.overrun = pick(0, 1) == 1;
     j.restarts = pick(0, 3);
+    for (std::int64_t i = 0, known = pick(0, 3); i < known; ++i)
+        j.moves_took_s[static_cast<std::size_t>(i)] = pick(1, 1000);
     return j;
 }
 

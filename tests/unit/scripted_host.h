@@ -140,7 +140,7 @@ class ScriptedHost : public Host {
         leave_rules = rules;
         return all ? std::exchange(left, {}) : std::vector<Left>();
     }
-    void note_progress(JobId id) override { note("progress", id); }
+    void note_progress(JobId id, double) override { note("progress", id); }
     CarrierStart start_carrier(const CarrierSpec& spec) override {
         asked_nodes.push_back(spec.node);
         on_carrier();

@@ -267,6 +267,32 @@ TEST(a_running_job_moves_only_when_it_pays) {
               ActionKind::resize);
 }
 
+TEST(two_moves_that_agree_take_the_place_of_the_sites_restart_cost) {
+    const RestartCost site{.checkpoint_s = 30, .per_gpu_s = 10, .launch_cap_s = 40};
+    const struct {
+        MovesTook took;
+        double cost_s;
+    } cases[] = {{{}, 50},          {{2, 0, 0}, 50},     {{9999, 0, 0}, 50}, {{2, 4, 0}, 4},
+                 {{4, 2, 0}, 4},    {{90, 80, 0}, 80},   {{2, 9999, 0}, 50}, {{2, 9999, 3}, 3},
+                 {{7, 8, 9999}, 8}, {{900, 900, 0}, 400}};  // at most 8 times the site's
+    for (const auto& [took, cost_s] : cases) ck_assert_double_eq(site.seconds(2, took), cost_s);
+    ck_assert_double_eq(site.longest_s({}), 70);
+    ck_assert_double_eq(site.longest_s({2, 3, 0}), 3);
+    // A little work is left: the job grows where its moves take seconds, and nowhere else.
+    const Offers faster{{1, {offer_of("a40", 1, 1.0), offer_of("a40", 2, 0.5)}}};
+    Snapshot s = running_on(1, 700, 1.0);
+    for (const MovesTook took : {MovesTook{}, MovesTook{2}, MovesTook{2, 500}}) {
+        s.jobs[0].moves_took_s = took;
+        ck_assert(decide_arena(s, faster, alone()).actions.empty());
+    }
+    s.jobs[0].moves_took_s = {2, 3};
+    ck_assert(only_action(decide_arena(s, faster, alone())).kind == ActionKind::resize);
+    s = running_on(1, 1e4, 1.0);
+    ck_assert(only_action(decide_arena(s, faster, alone())).kind == ActionKind::resize);
+    s.jobs[0].moves_took_s = {300, 300};
+    ck_assert(decide_arena(s, faster, alone()).actions.empty());
+}
+
 TEST(who_was_moved_often_stays) {
     Snapshot s = running_on(1, 1e5, 1.0);
     const Offers larger{{1, {offer_of("a40", 1, 1.0), offer_of("a40", 2, 0.75)}}};

@@ -49,6 +49,39 @@ TEST(of_a_job_that_is_over_its_history_makes_how_its_time_went) {
     const std::string words = words_of(account);
     ck_assert_str_eq(words.c_str(), "lives=2 waited=130s ran=3000s moved=40s running=0.987");
     ck_assert(account_of(JobPast{}) == JobAccount{});
+    // What stands beside its states ends none of them.
+    past.events.insert(past.events.begin() + 3, {1240, "measured", "", 0.5, 0.4});
+    past.events.insert(past.events.begin() + 2, {300, "slow", ""});
+    ck_assert(account_of(past) == account);
+}
+
+TEST(a_run_is_measured_once_and_again_where_it_has_changed) {
+    JobHistory history;
+    const auto measured = [&](double at_s, double iteration_s) {
+        HistoryLine told = line(at_s, 1, "", "x");
+        told.iteration_s = iteration_s;
+        told.estimate_s = 1;
+        return history.measure(told);
+    };
+    ck_assert(history.note(line(1, 1, "running", "4xa40: why")));
+    const std::size_t news = history.news().size();
+    ck_assert(measured(10, 1.1));
+    ck_assert(!measured(20, 2));      // too soon,
+    ck_assert(!measured(100, 1.12));  // nothing new,
+    ck_assert(measured(100, 1.2));    // news
+    ck_assert_uint_eq(history.news().size(), news);
+    const JobPast* past = history.find(1);
+    ck_assert_uint_eq(past->events.size(), 3);
+    ck_assert(past->events.back().state == JobHistory::measured_state);
+    ck_assert(past->events.back().iteration_s == 1.2 && past->events.back().estimate_s == 1);
+    // The state is the same after it: no news, and its reason is still known.
+    ck_assert(past->last_told()->text == "4xa40: why");
+    ck_assert(history.note(line(200, 1, "running", "4xa40: why")));
+    ck_assert_uint_eq(past->events.size(), 3);
+    ck_assert(history.note(line(210, 1, "waiting", "")));
+    ck_assert(history.note(line(211, 1, "running", "4xa40: why")));
+    ck_assert(measured(212, 1.2));  // another run
+    ck_assert_uint_eq(history.take_new().size(), 6);
 }
 
 TEST(the_first_and_the_last_events_of_a_job_are_kept) {
@@ -90,7 +123,14 @@ TEST(lines_survive_their_file) {
     HistoryFile file(directory / "history.jsonl");
     ck_assert_uint_eq(file.read().lines.size(), 0);
     const std::vector<HistoryLine> lines = {line(1, 1, "waiting", "quote \" backslash \\ <b>"),
-                                            line(2.5, 2, "running", "\xc3\xbc")};
+                                            line(2.5, 2, "running", "\xc3\xbc"),
+                                            {.at_s = 3,
+                                             .job = 2,
+                                             .uid = 1000,
+                                             .state = "measured",
+                                             .text = "",
+                                             .iteration_s = 0.5,
+                                             .estimate_s = 0.25}};
     ck_assert(file.append(lines).ok());
     ck_assert(file.read().lines == lines);
     std::ofstream(directory / "history.jsonl", std::ios::app) << "{\"t\":3,\"job\":1,\"ui";

@@ -2,6 +2,7 @@
 // The scheduler plug-in's rules without Slurm: which holds are Arena's, what a comment changes,
 // what a job is launched with. Tables of cases; each row says what it stands for.
 #include <algorithm>
+#include <cmath>
 #include <csignal>
 #include <string>
 
@@ -15,6 +16,7 @@
 #include "plugin/sched/host/move_end.h"
 #include "plugin/sched/round/launch.h"
 #include "plugin/sched/round/request_cache.h"
+#include "plugin/sched/round/running.h"
 #include "request/launchers.h"
 #include "suite.h"
 
@@ -194,6 +196,54 @@ TEST(who_leaves_without_a_checkpoint_goes_on_from_the_one_before) {
     ck_assert_msg(saved.unsaved == 0 && saved.done == 900, "one checkpoint, and it is trusted");
 }
 
+TEST(a_job_learns_what_its_moves_take) {
+    JobMark m = mark(Phase::started, 0);
+    std::uint32_t life = 0;
+    // Signalled at 1000, back in the queue `saves_s` later, started `waits_s` after that.
+    const auto move = [&](std::int64_t saves_s, std::int64_t waits_s, double start_s = -1) {
+        m = next_mark(m, Phase::checkpointing, life, OtherHold::none, 1000);
+        m = next_mark(m, Phase::held, ++life, OtherHold::none, 1000 + saves_s);
+        m = next_mark(m, Phase::released, life, OtherHold::none, 1000 + saves_s);
+        m = next_mark(m, Phase::started, life, OtherHold::none, 1000 + saves_s + waits_s);
+        ck_assert(m.leaves_at == 0 && m.left_at == 0);
+        if (start_s >= 0) ck_assert(note_start(m, start_s));
+    };
+    using Took = std::vector<JobMark::Took>;
+    ck_assert(!note_start(m, 5));  // its first start is no move
+    move(7, 3, 4.4);
+    ck_assert(m.took == (Took{{10, 4}}));
+    ck_assert(!note_start(m, 60));  // later steps are not the first one
+    move(8, JobMark::most_requeue_s + 1);
+    ck_assert_msg(m.took == (Took{{10, 4}, {8, 0}}), "a long wait is the queue's");
+    ck_assert_msg(moves_took(m, 20) == (MovesTook{14, 28, 0}), "the site's launch for one untold");
+    ck_assert(note_start(m, 0.1));
+    move(9, 0, 1);
+    move(1, 1, 1);
+    ck_assert_msg(m.took == (Took{{8, 1}, {9, 1}, {2, 1}}), "the last three");
+    ck_assert(!note_start(m, -1) && !note_start(m, NAN));
+    // What is no move of Arena's, or failed, or was taken back, teaches nothing.
+    const JobMark before = m;
+    m = next_mark(m, Phase::held, ++life, OtherHold::none, 2000);
+    m = next_mark(m, Phase::started, life, OtherHold::none, 2010);
+    ck_assert(m.took == before.took);
+    m = next_mark(m, Phase::checkpointing, life, OtherHold::none, 3000);
+    m = next_mark(m, Phase::started, life, OtherHold::none, 3001);
+    ck_assert(m.took == before.took);
+    m = next_mark(m, Phase::checkpointing, life, OtherHold::none, 4000);
+    m = left_unsaved(m, ++life, 4010);
+    m = next_mark(m, Phase::held, life, OtherHold::none, 4011);
+    m = next_mark(m, Phase::started, life, OtherHold::none, 4012);
+    ck_assert(m.took == before.took);
+    move(-5, 0);  // the clock was set back
+    ck_assert(m.took == before.took);
+    // One that saved and said so by no exit code.
+    m = next_mark(m, Phase::checkpointing, life, OtherHold::none, 5000);
+    m = left_saved(m, ++life, 5006);
+    m = next_mark(m, Phase::held, life, OtherHold::none, 5009);
+    m = next_mark(m, Phase::started, life, OtherHold::none, 5010);
+    ck_assert(m.took.back() == (JobMark::Took{10, 0}));
+}
+
 TEST(a_users_own_hold_is_kept) {
     JobFacts f = facts(P, true, 0);
     f.asked_to_hold = true;
@@ -210,7 +260,7 @@ TEST(marks_survive_their_text_form) {
     for (const char* bad : {"", "v=0;phase=held", "v=x;phase=held", "phase=held", "v=1;phase=nap",
                             "v=1;restart=-1", "v=1;restart=99999999999", "v=1;;", "v=1;hold=me"})
         ck_assert_msg(!parse_mark(bad), "accepted: %s", bad);
-    ck_assert(!parse_mark(std::string(800, 'v')));
+    ck_assert(!parse_mark(std::string(1100, 'v')));
 }
 
 TEST(what_a_later_version_planned_is_left_to_it) {
@@ -569,6 +619,13 @@ TEST(a_report_is_taken_of_the_plan_that_runs_and_of_no_other) {
         ck_assert_str_eq(refuse_report(report, offer, started, long_s).c_str(), "");
     }
     report.iteration_s = offer.estimate.iteration_s;
+    report.trained_s = long_s;
+    ck_assert_double_eq(must(parse_report(format_report(report))).trained_s, long_s);
+    ck_assert_str_eq(refuse_report(report, offer, started, long_s).c_str(), "");
+    report.trained_s += 2;
+    ck_assert(refuse_report(report, offer, started, long_s).find("its first step was") == 0);
+    report.trained_s = -1;
+    ck_assert_double_eq(must(parse_report(format_report(report))).trained_s, -1);
     report.plan = "pp1,dp1,tp1,mb1x1";
     ck_assert(refuse_report(report, offer, started, long_s).find("it runs") != std::string::npos);
     const std::string start(report_prefix), rest = "spread=0;steps=40;grid=a40;plan=pp1";
@@ -594,7 +651,13 @@ TEST(a_mark_keeps_the_history_of_its_job) {
     mark.array = mark.unsaved = UINT32_MAX;
     mark.lost = mark.saved = INT64_MAX;
     mark.signal = 64;
+    mark.leaves_at = mark.left_at = INT64_MAX;
+    mark.took.assign(JobMark::max_took, {86400, 86400});
     ck_assert_msg(parse_mark(format_mark(mark)) == mark, "and all that a mark can hold");
+    for (const char* bad : {"took=1", "took=1+", "took=1+-1", "took=1+86401", "took=1+1,",
+                            "took=1+1,1+1,1+1,1+1", "leaves=-1", "left=x"})
+        ck_assert_msg(!parse_mark("v=1;phase=held;restart=0;hold=none;since=1;" + std::string(bad)),
+                      "accepted: %s", bad);
     mark.moves.push_back(1);
     ck_assert(!parse_mark(format_mark(mark)));
     ck_assert(!parse_mark("v=1;phase=held;restart=0;hold=none;since=1;signal=65"));

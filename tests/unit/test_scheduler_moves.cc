@@ -73,6 +73,32 @@ TEST(a_long_job_gives_way_to_a_short_one) {
     ck_assert(scene.plan->explain(1).find("checkpointing") != std::string::npos);
 }
 
+TEST(what_two_moves_took_is_what_the_next_one_costs) {
+    MovesScene scene;
+    scene.short_job();
+    const double iteration_s = scene.iteration_s();
+    scene.view(1).facts.mark->took = {{20, 4}};
+    scene.plan->round();
+    const Json once = Json::parse(scene.plan->explain(1)).at("move");
+    const RestartCost cost;
+    ck_assert_double_eq(once.at("cost_s").get<double>(), cost.seconds(4));
+    ck_assert(once.at("words").get<std::string>().find("its one move took 24 s") !=
+              std::string::npos);
+    ck_assert(Json::parse(scene.plan->explain(2)).contains("move") == false);
+    scene.host.calls.clear();
+    scene.view(1).facts.mark->took = {{20, 4}, {1500, 500}};  // one that is far off
+    scene.plan->round();
+    const double site_s = cost.seconds(4);
+    ck_assert_double_eq(Json::parse(scene.plan->explain(1)).at("move").at("cost_s").get<double>(),
+                        site_s);
+    scene.view(1).facts.mark->took = {{20, 4}, {10, 2}};
+    scene.plan->round();
+    ck_assert_double_eq(Json::parse(scene.plan->explain(1)).at("move").at("cost_s").get<double>(),
+                        24);
+    // So much less of its time since the start counts as none.
+    ck_assert_int_eq(scene.host.last_done, static_cast<std::int64_t>((5000 - 24) / iteration_s));
+}
+
 // What it left would be the ordinary job's, which Slurm starts first.
 TEST(nobody_makes_room_for_who_stands_behind_an_ordinary_job) {
     MovesScene scene;

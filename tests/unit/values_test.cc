@@ -252,6 +252,19 @@ TEST(facts_of_nodes_are_written_where_there_are_any) {
     assert_refused(parse_snapshot(replaced(told, "\"lent\":\"L7\"", "\"lent\":7")), "lent");
 }
 
+TEST(what_moves_took_is_written_where_it_is_known) {
+    Snapshot snapshot;
+    snapshot.node_sets.resize(1);
+    snapshot.jobs.resize(1);
+    snapshot.jobs[0].id = 1;
+    ck_assert(to_json(snapshot).find("moves_took_s") == std::string::npos);
+    snapshot.jobs[0].moves_took_s = {22, 24, 0};
+    const std::string told = to_json(snapshot);
+    ck_assert(parse_snapshot(told).value() == snapshot);
+    assert_refused(parse_snapshot(replaced(told, "[22,24]", "[22,0]")), "moves_took_s");
+    assert_refused(parse_snapshot(replaced(told, "[22,24]", "[1,2,3,4]")), "moves_took_s");
+}
+
 TEST(hostile_json_is_refused_in_bounded_time) {
     const std::string deep = std::string(1 << 20, '[');
     assert_refused(parse_snapshot(deep), "deeper than 32");

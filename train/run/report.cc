@@ -11,7 +11,6 @@
 #include "base/text.h"
 #include "core/observation.h"
 #include "ipc/child.h"
-#include "train/core/compute_clock.h"
 
 namespace arena::train {
 namespace {
@@ -47,7 +46,8 @@ void Reporter::tell(bool last) {
     const StepTimes times = step_times(seconds_);
     run({command(), "report", "--iteration-s", fmt::format("{:.6g}", times.median_s), "--spread",
          fmt::format("{:.4g}", std::min(times.spread, 10.0)), "--steps",
-         std::to_string(seconds_.size() - warm_up_steps)});
+         std::to_string(seconds_.size() - warm_up_steps), "--trained-s",
+         fmt::format("{:.3f}", now_s() - first_at_s_)});
     told_ = seconds_.size();
     told_at_s_ = now_s();
 }

@@ -5,6 +5,8 @@
 
 #include <vector>
 
+#include "train/core/compute_clock.h"
+
 namespace arena::train {
 
 class Reporter {
@@ -12,7 +14,9 @@ class Reporter {
     /// Off: tell() does nothing.
     explicit Reporter(bool on);
     void add(double step_seconds) {
-        if (on_) seconds_.push_back(step_seconds);
+        if (!on_) return;
+        if (seconds_.empty()) first_at_s_ = now_s();
+        seconds_.push_back(step_seconds);
     }
     /// At a checkpoint: what was added since the start, at most once a minute; `last`: in any case,
     /// where there is anything new. A report that fails costs a sentence on stderr and at most 5 s,
@@ -23,7 +27,7 @@ class Reporter {
     bool on_;
     std::vector<double> seconds_;
     std::size_t told_ = 0;
-    double told_at_s_ = 0;
+    double told_at_s_ = 0, first_at_s_ = 0;
 };
 
 }  // namespace arena::train

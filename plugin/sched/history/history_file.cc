@@ -20,6 +20,8 @@ std::string format_history_line(const HistoryLine& line) {
               {"state", line.state},
               {"text", line.text}};
     if (line.used) json.update({{"used", *line.used}, {"account", line.account}});
+    if (line.iteration_s > 0) json["iteration_s"] = line.iteration_s;
+    if (line.estimate_s > 0) json["estimate_s"] = line.estimate_s;
     return dump_json(json);
 }
 
@@ -39,6 +41,8 @@ Result<HistoryLine> parse_history_line(std::string_view text) {
         fields.number("used", line.used.emplace(), 0, 1);
         fields.text("account", line.account, 256);
     }
+    if (fields.has("iteration_s")) fields.number("iteration_s", line.iteration_s, 0, 1e9);
+    if (fields.has("estimate_s")) fields.number("estimate_s", line.estimate_s, 0, 1e9);
     if (error) return *error;
     line.job = static_cast<JobId>(job);
     line.uid = static_cast<std::uint32_t>(uid);

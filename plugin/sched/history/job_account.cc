@@ -8,14 +8,20 @@
 
 namespace arena {
 
+namespace {
+
+bool ends_run(const JobEvent& event) {
+    return event.state.starts_with("waiting") || event.state == JobHistory::over_state;
+}
+
+}  // namespace
+
 std::vector<std::pair<double, double>> runs_of(const JobPast& past) {
     std::vector<std::pair<double, double>> runs;
     double since_s = -1;
     for (const JobEvent& event : past.events) {
-        const bool starts = event.state == "running", ends = event.state.starts_with("waiting") ||
-                                                             event.state == JobHistory::over_state;
-        if (starts && since_s < 0) since_s = event.at_s;
-        if (!ends || since_s < 0) continue;
+        if (event.state == "running" && since_s < 0) since_s = event.at_s;
+        if (!ends_run(event) || since_s < 0) continue;
         runs.emplace_back(since_s, event.at_s);
         since_s = -1;
     }
@@ -31,7 +37,7 @@ JobAccount account_of(const JobPast& past) {
     double saves_since_s = -1;
     for (const JobEvent& event : past.events) {
         if (event.state == "checkpointing" && saves_since_s < 0) saves_since_s = event.at_s;
-        if (event.state == "checkpointing" || saves_since_s < 0) continue;
+        if (saves_since_s < 0 || (event.state != "running" && !ends_run(event))) continue;
         account.moved_s += event.at_s - saves_since_s;
         account.ran_s -= event.at_s - saves_since_s;
         saves_since_s = -1;

@@ -18,6 +18,13 @@ constexpr std::size_t job_bytes = sizeof(JobPast) + 160;
 
 }  // namespace
 
+const JobEvent* JobPast::last_told() const {
+    const auto at = std::find_if(events.rbegin(), events.rend(), [](const JobEvent& event) {
+        return event.state != JobHistory::measured_state;
+    });
+    return at == events.rend() ? nullptr : &*at;
+}
+
 void JobHistory::touch(JobId job, JobPast& past) {
     over_.erase(past.touched);
     alive_.erase(past.touched);
@@ -53,7 +60,11 @@ JobPast& JobHistory::keep(const HistoryLine& line) {
     }
     past.over = line.state == over_state;
     if (line.used) uses_.note(line.uid, line.account, *line.used);
-    past.events.push_back({line.at_s, line.state, line.text});
+    past.events.push_back({.at_s = line.at_s,
+                           .state = line.state,
+                           .text = line.text,
+                           .iteration_s = line.iteration_s,
+                           .estimate_s = line.estimate_s});
     std::size_t grown = size_of(past.events.back());
     if (past.events.size() > limits_.events) {
         const auto oldest = past.events.begin() + static_cast<std::ptrdiff_t>(limits_.first_events);
@@ -76,10 +87,10 @@ bool JobHistory::note(HistoryLine line) {
     line.text.resize(std::min(line.text.size(), limits_.text_bytes));
     const auto at = jobs_.find(line.job);
     const bool known = at != jobs_.end() && at->second.uid == line.uid && !at->second.over;
-    const bool same_state = known && at->second.events.back().state == line.state;
-    if (same_state && at->second.events.back().text == line.text) return true;
-    if (same_state && std::abs(line.at_s - at->second.events.back().at_s) < limits_.same_state_s)
-        return false;
+    const JobEvent* last = known ? at->second.last_told() : nullptr;
+    const bool same_state = last != nullptr && last->state == line.state;
+    if (same_state && last->text == line.text) return true;
+    if (same_state && std::abs(line.at_s - last->at_s) < limits_.same_state_s) return false;
     keep(line);
     forget_oldest();
     new_.push_back(line);
@@ -93,6 +104,25 @@ void JobHistory::add(HistoryLine line) {
     forget_oldest();
     new_.push_back(line);
     add_news(std::move(line));
+}
+
+bool JobHistory::measure(HistoryLine line) {
+    line.state = measured_state;
+    if (const JobPast* past = find(line.job); past != nullptr && past->uid == line.uid)
+        for (auto event = past->events.rbegin(); event != past->events.rend(); ++event) {
+            if (event->state.starts_with("waiting") || event->state == over_state) break;
+            if (event->state != measured_state) continue;
+            if (line.at_s - event->at_s < limits_.measured_s ||
+                std::abs(line.iteration_s - event->iteration_s) <
+                    limits_.measured_news * event->iteration_s)
+                return false;
+            break;
+        }
+    line.text.resize(std::min(line.text.size(), limits_.text_bytes));
+    keep(line);
+    forget_oldest();
+    new_.push_back(std::move(line));
+    return true;
 }
 
 void JobHistory::tell(double now_s, std::string state, std::string text) {

@@ -26,6 +26,8 @@ struct HistoryLine {
     /// Of a job that is over: how much of what it said it used (past_use.h), and in which account.
     std::optional<double> used = {};
     std::string account = {};
+    /// Of an iteration with the job's plan on its nodes, in seconds; 0: not said.
+    double iteration_s = 0, estimate_s = 0;
     bool operator==(const HistoryLine&) const = default;
 };
 
@@ -38,6 +40,7 @@ struct JobUse {
 struct JobEvent {
     double at_s = 0;
     std::string state, text;
+    double iteration_s = 0, estimate_s = 0;  ///< as in HistoryLine
 };
 
 struct JobPast {
@@ -47,6 +50,8 @@ struct JobPast {
     std::vector<JobEvent> events;
     std::uint64_t touched = 0;  ///< its place among those to be forgotten
     std::size_t bytes = 0;
+    /// The last event that is no measurement, for those stand beside a job's states; null: none.
+    [[nodiscard]] const JobEvent* last_told() const;
 };
 
 class JobHistory {
@@ -56,9 +61,11 @@ class JobHistory {
         std::size_t first_events = 8, events = 48;  ///< of one job: its first ones and all it has
         std::size_t news = 100;
         std::size_t text_bytes = 300;
-        double same_state_s = 10;  ///< so often at most another reason for the same state
+        double same_state_s = 10;     ///< so often at most another reason for the same state
+        double measured_s = 60;       ///< and another measurement of a run,
+        double measured_news = 0.05;  ///< where it differs from the last by such a part of that
     };
-    static constexpr std::string_view over_state = "over";
+    static constexpr std::string_view over_state = "over", measured_state = "measured";
 
     JobHistory() = default;
     explicit JobHistory(const Limits& limits) : limits_(limits) {}
@@ -68,6 +75,9 @@ class JobHistory {
     bool note(HistoryLine line);
     /// Beside its state: always an event of its own, and news.
     void add(HistoryLine line);
+    /// How long the iterations of the job's run take. No news to others; false, and nothing is
+    /// kept, where it says what the last one of the run did, or comes too soon.
+    bool measure(HistoryLine line);
     /// Those of which `gone` is true wait and run no more; `uses`: of those that ended well.
     template <typename Gone>
     void end(Gone gone, double now_s, const std::map<JobId, JobUse>& uses = {}) {

@@ -421,8 +421,9 @@ class HostJobs {
     /// checkpoint are requeued and held, as by the requeue code. `all`: whatever is in Slurm's list
     /// is looked at, for they may have ended while nobody watched.
     virtual std::vector<Left> settle_ends(const LeaveRules& rules, bool all) = 0;
-    /// The running job goes on: what it left without a checkpoint before counts no more.
-    virtual void note_progress(JobId job) = 0;
+    /// The running job goes on: what it left without a checkpoint before counts no more. Its first
+    /// step was done `trained_s` seconds ago: what its last move took is known; below 0: not said.
+    virtual void note_progress(JobId job, double trained_s) = 0;
 };
 
 /// Makes Arena's own jobs.

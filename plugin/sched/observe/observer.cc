@@ -60,7 +60,8 @@ void Observer::note_work() {
         if (planned == round.planned.end() || !planned->second.offers) continue;
         Shadow::Work work;
         work.remaining_iterations = job.remaining_iterations;
-        work.restart_s = round.options.restart.seconds(job.current ? job.current->grid.gpus() : 1);
+        work.restart_s = round.options.restart.seconds(job.current ? job.current->grid.gpus() : 1,
+                                                       job.moves_took_s);
         watched_->shadow.note_work(job.id, work, *planned->second.offers);
     }
 }

@@ -51,7 +51,7 @@ class ObservingHost : public Host {
     }
     ApplyResult show_slowdown(JobId, std::uint32_t, const std::string&) override { return {}; }
     std::vector<Left> settle_ends(const LeaveRules&, bool) override { return {}; }
-    void note_progress(JobId) override {}
+    void note_progress(JobId, double) override {}
     std::vector<std::string> write_extras(const std::vector<ExtraChange>&) override { return {}; }
     ApplyResult fence(const Fencing&) override { return {}; }
     LoanFacts read_loans(const LoanPlaces&) override { return {}; }

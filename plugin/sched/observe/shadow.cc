@@ -99,6 +99,7 @@ void Shadow::leave(JobId id, std::int64_t done, bool counts) {
     const std::uint32_t life = job->mark.restart + 1;
     job->mark = next_mark(job->mark, Phase::checkpointing, job->mark.restart, OtherHold::none,
                           static_cast<std::int64_t>(time_.clock_s));
+    job->mark.leaves_at = 0;  // nothing is learnt of a move that costs nothing here
     if (counts) add_move(job->mark, static_cast<std::int64_t>(time_.clock_s));
     job->mark = left_saved(job->mark, life, static_cast<std::int64_t>(time_.clock_s));
     job->mark.phase = Phase::held;

@@ -70,8 +70,9 @@ struct JobStatus {
     SharedRequest wanted;
     SharedPools pools;
     std::optional<Chosen> chosen;
-    std::string span;                 ///< running: words_of_span() of its nodes
-    double iteration_s = 0;           ///< running: estimated, for these
+    std::string span;        ///< running: words_of_span() of its nodes
+    double iteration_s = 0;  ///< running: estimated, for these
+    MovesTook moves_took_s{};
     OfferList none;                   ///< a list without an offer,
     std::string none_why;             ///< and why it has none
     std::vector<std::string> avoids;  ///< nodes that it avoids, and why

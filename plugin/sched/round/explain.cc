@@ -72,16 +72,20 @@ std::size_t sum_of(const JobStatus& status) {
     return sum.value() | 1;
 }
 
+/// What was chosen for the job; null where its offers do not have it any more.
+const Offer* chosen_offer(const JobStatus& status) {
+    if (!status.chosen || !status.offers) return nullptr;
+    const auto at = std::find_if(status.offers->begin(), status.offers->end(),
+                                 [&](const Offer& offer) { return status.chosen->is_of(offer); });
+    return at == status.offers->end() ? nullptr : &*at;
+}
+
 /// "4xa40 pp2,dp2,tp1,mb1x4: its fastest shape"
 std::string words_for_history(JobId job, const JobStatus& status, const Books& books) {
     std::string text;
     if (status.chosen) {
         text = short_form(*status.chosen);
-        for (std::size_t i = 0; status.offers && i < status.offers->size(); ++i)
-            if (status.chosen->is_of((*status.offers)[i])) {
-                text += " " + short_form((*status.offers)[i].plan);
-                break;
-            }
+        if (const Offer* offer = chosen_offer(status)) text += " " + short_form(offer->plan);
     }
     const std::string reason = books.with_refused_update(job, status.reason);
     if (!text.empty() && !reason.empty()) text += ": ";
@@ -95,11 +99,12 @@ void recall_reason(JobId job, JobStatus& status, const JobHistory& history) {
     if (status.told != 0 || status.state != "running" || !status.reason.empty()) return;
     const JobPast* past = history.find(job);
     if (past == nullptr || past->over || past->uid != status.uid || !status.chosen) return;
-    const JobEvent& last = past->events.back();
-    const std::size_t shape_ends = last.text.find(": ");
-    if (last.state != status.state || shape_ends == std::string::npos) return;
-    if (!last.text.starts_with(short_form(*status.chosen) + " ")) return;
-    status.reason = last.text.substr(shape_ends + 2);
+    const JobEvent* last = past->last_told();
+    if (last == nullptr || last->state != status.state) return;
+    const std::size_t shape_ends = last->text.find(": ");
+    if (shape_ends == std::string::npos) return;
+    if (!last->text.starts_with(short_form(*status.chosen) + " ")) return;
+    status.reason = last->text.substr(shape_ends + 2);
     status.told = sum_of(status);
 }
 
@@ -111,11 +116,13 @@ void note_history(Books& books, double now_s) {
         recall_reason(job, status, books.history);
         const std::size_t sum = sum_of(status);
         if (sum == status.told) continue;
+        const Offer* offer = status.state == "running" ? chosen_offer(status) : nullptr;
         if (books.history.note({.at_s = now_s,
                                 .job = job,
                                 .uid = status.uid,
                                 .state = status.state,
-                                .text = words_for_history(job, status, books)}))
+                                .text = words_for_history(job, status, books),
+                                .estimate_s = offer ? offer->estimate.iteration_s : 0}))
             status.told = sum;
     }
 }

@@ -845,6 +845,11 @@ JobState Intake::state_of(const JobView& job, const EffectiveRequest& wanted) {
         state.settles_s = mark ? settles_s(mark->moves, mark->unsaved, now_s, config_)
                                : settles_s({}, 0, now_s, config_);
     state.restarts = job.facts.restart;
+    if (!mark || mark->took.empty()) return state;
+    const auto& plan = books_.requests.plan(job.id, job.offer_json);
+    state.moves_took_s =
+        moves_took(*mark, books_.options.restart.launch_s(plan ? plan->grid.gpus() : 1));
+    books_.statuses[job.id].moves_took_s = state.moves_took_s;
     return state;
 }
 

@@ -83,8 +83,9 @@ void Queue::expect_promises(const Round& round, const PromiseBook& promises) {
     for (const auto& [id, planned] : round.planned) {
         const Promise* promise = planned.role == Role::runs ? nullptr : promises.find(id);
         if (promise == nullptr || promise->started) continue;
+        const MovesTook& took_s = round.snapshot.jobs[planned.state].moves_took_s;
         const auto ends_s = [&](double start_s, const Offer& offer) {
-            return start_s + round.options.restart.seconds(offer.grid.gpus()) +
+            return start_s + round.options.restart.seconds(offer.grid.gpus(), took_s) +
                    promise->iterations * offer.estimate.iteration_s;
         };
         const auto known = expected_.find(id);

@@ -95,6 +95,30 @@ Json work_json(const JobStatus& status) {
     return json;
 }
 
+/// What a move costs the job, and from what that is known; null of one that was never moved.
+Json move_json(const JobStatus& status, const RestartCost& restart) {
+    const MovesTook& took = status.moves_took_s;
+    if (took[0] == 0) return nullptr;
+    const std::int64_t gpus = status.chosen ? status.chosen->gpus() : 1;
+    const double cost_s = restart.seconds(gpus, took), site_s = restart.seconds(gpus);
+    std::vector<std::string> each;
+    Json all = Json::array();
+    for (const std::int64_t took_s : took) {
+        if (took_s == 0) continue;
+        each.push_back(std::to_string(took_s));
+        all.push_back(took_s);
+    }
+    const std::string words =
+        each.size() == 1
+            ? fmt::format("{:.0f} s, as arena.yaml has it; its one move took {} s", site_s, each[0])
+            : fmt::format("{:.0f} s, the median of what its last moves took ({} s){}", cost_s,
+                          join(each, ", "),
+                          each.size() < took.size()
+                              ? fmt::format(" and arena.yaml's {:.0f} s", site_s)
+                              : "");
+    return {{"cost_s", cost_s}, {"site_s", site_s}, {"took_s", std::move(all)}, {"words", words}};
+}
+
 Json check_counts(const CheckBook& book) {
     const CheckBook::Counts& counts = book.counts();
     return {{"running", book.running()}, {"started", counts.started}, {"healthy", counts.healthy},
@@ -270,6 +294,8 @@ std::string explain_json(Books& books, const Snapshot& snapshot, JobId job, cons
         !promise.is_null())
         json["promise"] = std::move(promise);
     if (last.work) json["work"] = work_json(last);
+    if (Json move = move_json(last, books.options.restart); !move.is_null())
+        json["move"] = std::move(move);
     if (!last.avoids.empty()) json["avoids"] = last.avoids;
     if (!last.array.empty()) json["array"] = last.array;
     if (!last.unsaved.empty()) json["unsaved"] = last.unsaved;
@@ -390,8 +416,12 @@ std::string history_json(const Books& books, JobId job, const Asker& asker) {
                 std::to_string(job) + " says what Slurm's accounting has",
             "JobId=" + std::to_string(job)));
     Json events = Json::array();
-    for (const JobEvent& event : past->events)
-        events.push_back({{"time_s", event.at_s}, {"state", event.state}, {"text", event.text}});
+    for (const JobEvent& event : past->events) {
+        Json& json = events.emplace_back(
+            Json{{"time_s", event.at_s}, {"state", event.state}, {"text", event.text}});
+        if (event.iteration_s > 0) json["iteration_s"] = event.iteration_s;
+        if (event.estimate_s > 0) json["estimate_s"] = event.estimate_s;
+    }
     const JobAccount account = account_of(*past);
     return line({{"schema_version", 1},
                  {"job", job},

@@ -33,8 +33,22 @@ double done_iterations(const JobView& job, const std::optional<Offer>& plan, dou
     const auto done = static_cast<double>(job.facts.mark->done);
     if (job.facts.mark->phase != Phase::started || !plan || !(plan->estimate.iteration_s > 0))
         return done;
-    const double worked_s = now_s - job.start_s - restart.seconds(plan->grid.gpus());
+    const std::int64_t gpus = plan->grid.gpus();
+    const double worked_s =
+        now_s - job.start_s -
+        restart.seconds(gpus, moves_took(*job.facts.mark, restart.launch_s(gpus)));
     return done + std::max(0.0, std::floor(worked_s / plan->estimate.iteration_s));
+}
+
+MovesTook moves_took(const JobMark& mark, double launch_s) {
+    MovesTook took{};
+    static_assert(JobMark::max_took == took.size());
+    for (std::size_t i = 0; i < mark.took.size(); ++i) {
+        const JobMark::Took& move = mark.took[i];
+        const double start_s = move.start_s > 0 ? static_cast<double>(move.start_s) : launch_s;
+        took[i] = std::max<std::int64_t>(move.leave_s + std::llround(start_s), 1);
+    }
+    return took;
 }
 
 bool ready_for_signals(bool configuring, double run_s) { return !configuring && run_s >= ready_s; }
@@ -81,7 +95,7 @@ bool pays_to_leave(const JobState& job, double factor, const RestartCost& restar
     const double left_s = job.remaining_iterations > 0
                               ? job.remaining_iterations * job.current->estimate.iteration_s
                               : limit_s;
-    return left_s * (factor - 1) > 2 * restart.seconds(job.current->grid.gpus());
+    return left_s * (factor - 1) > 2 * restart.seconds(job.current->grid.gpus(), job.moves_took_s);
 }
 
 bool has_room_elsewhere(const JobState& job, const Snapshot& snapshot) {

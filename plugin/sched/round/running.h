@@ -42,6 +42,8 @@ std::string why_not_to_leave(const JobView& job, const Request& request, bool co
 
 /// Whether a job on a device that is `factor` times slower than the estimate of its plan loses, in
 /// what it has left, more than twice what a restart costs.
+/// `launch_s` stands for the start of a move after which nobody said when its first step was done.
+MovesTook moves_took(const JobMark& mark, double launch_s);
 bool pays_to_leave(const JobState& job, double factor, const RestartCost& restart);
 /// Whether its shape has room now without the nodes that it avoids: on free GPUs and on those that
 /// it gives back.

@@ -295,7 +295,8 @@ void Scheduler::observe(const LeftReport& left, double now_s) {
     const auto request = parse_record(left.record);
     const auto offer = parse_offer_json(left.offer_json);
     if (!request || !offer || !check_model(request->model)) return;
-    if (offer->grid.is_uneven()) return host_.note_progress(left.job);  // says nothing of others
+    if (offer->grid.is_uneven())
+        return host_.note_progress(left.job, left.report.trained_s);  // says nothing of others
     if (const std::string slow = what_is_slow(left.job); !slow.empty())
         return host_.log_info(fmt::format("JobId={} its report is left out: {}", left.job, slow));
     const bool use_reports = books_.site.config.use_reports;
@@ -327,10 +328,20 @@ void Scheduler::observe(const LeftReport& left, double now_s) {
             "JobId={} its report is left out: {:.4g} s per iteration, estimated {:.4g} s, is no "
             "measurement",
             left.job, observation.iteration_s, observation.estimated_s));
-    host_.note_progress(left.job);
+    host_.note_progress(left.job, left.report.trained_s);
     ++stats_.reports;
     stats_.estimate_ratio.add(observation.iteration_s / observation.estimated_s);
     books_.measurements.keep_observed(run);
+    books_.history.measure(
+        {.at_s = now_s,
+         .job = left.job,
+         .uid = left.user,
+         .state = {},
+         .text = fmt::format("{:.4g} s per iteration, estimated {:.4g} s ({})",
+                             left.report.iteration_s, observation.estimated_s * slower,
+                             off_words(observation.iteration_s, observation.estimated_s)),
+         .iteration_s = left.report.iteration_s,
+         .estimate_s = observation.estimated_s * slower});
     const bool waits = use_reports && !books_.offers.latest_counts(run);
     host_.log_info(fmt::format(
         "JobId={} observed {:.4g} s per iteration with {} {}, estimated {:.4g} s ({}){}", left.job,

@@ -516,12 +516,15 @@ ApplyResult requeue_held_job(JobId id, std::uint32_t restart) {
     return {};
 }
 
-void note_job_progress(JobId id) {
+void note_job_progress(JobId id, double trained_s) {
     ActionLock lock;
     if (!lock) return;
     job_record_t* job = find_job_record(id);
     std::optional<JobMark> mark = job && arena_record(job) ? read_mark(job) : std::nullopt;
-    if (!mark || mark->unsaved == 0) return;
+    if (!mark) return;
+    const bool is_timed = trained_s >= 0 && IS_JOB_RUNNING(job) &&
+                          note_start(*mark, difftime(time(nullptr), job->start_time) - trained_s);
+    if (mark->unsaved == 0 && !is_timed) return;
     mark->unsaved = 0;
     write_mark(job, *mark);
     schedule_job_save();

@@ -26,7 +26,7 @@ ApplyResult note_avoided_nodes(JobId id, std::uint32_t restart,
                                const std::vector<AvoidedNode>& nodes);
 ApplyResult show_slowdown(JobId id, std::uint32_t restart, const std::string& words);
 ApplyResult requeue_held_job(JobId id, std::uint32_t restart);
-void note_job_progress(JobId id);
+void note_job_progress(JobId id, double trained_s);
 
 /// Slurm keeps the job, which runs, COMPLETING when it ends, with its nodes given back, until
 /// settle_job_ends() has looked at its end: dependencies are not asked before. Under the write

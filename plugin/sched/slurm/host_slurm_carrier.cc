@@ -234,7 +234,7 @@ class SlurmHost : public Host {
     std::vector<Left> settle_ends(const LeaveRules& rules, bool all) override {
         return settle_job_ends(rules, all);
     }
-    void note_progress(JobId id) override { note_job_progress(id); }
+    void note_progress(JobId id, double trained_s) override { note_job_progress(id, trained_s); }
     CarrierStart start_carrier(const CarrierSpec& spec) override { return create_carrier(spec); }
     void end_carrier(JobId id) override { cancel_carrier(id); }
     Started start_array(const ArrayCarrierSpec& spec) override { return start_array_carrier(spec); }

@@ -74,13 +74,12 @@ TaskGrowth growth_of(const Problem& problem, const Task& task, const Choice& bas
                      const ArylRules& rules, bool may_grow) {
     TaskGrowth out;
     if (!task.job->elastic) return out;
-    const RestartCost& restart = problem.options().restart;
     const auto choices = problem.choices(task);
     const Choice* current = task.runs() ? &problem.choice(task.current) : nullptr;
     const auto time_s = [&](const Choice& c) {
         if (&c == current) return Problem::time_left_s(task, c) + problem.restart_left_s(task);
         const double restarts = current == nullptr ? 1 : rules.charged_restarts;
-        return Problem::time_left_s(task, c) + restarts * restart.seconds(c.gpus);
+        return Problem::time_left_s(task, c) + restarts * problem.restart_s(task, c.gpus);
     };
     const bool settles =
         current != nullptr && problem.snapshot().time_s - task.job->start_s < rules.settle_s;

@@ -68,14 +68,14 @@ void keep_behind_ordinary(Snapshot& snapshot, const SlurmOrder& order,
 double planned_end_s(const JobState& job, const Promise& promise, const PolicyOptions& options) {
     const bool is_said = job.remaining_iterations > 0 && !job.overrun;
     const double left = is_said ? job.remaining_iterations : promise.iterations;
-    return job.start_s + options.restart.seconds(job.current->grid.gpus()) +
+    return job.start_s + options.restart.seconds(job.current->grid.gpus(), job.moves_took_s) +
            left * job.current->estimate.iteration_s;
 }
 
 /// Of a job that was told to leave its nodes, and has just started again: with what it was promised
 /// with, it needs its share of that time that is still to do.
 double end_again_s(const JobState& job, const Promise& promise, const PolicyOptions& options) {
-    const double restart_s = options.restart.seconds(promise.grid.gpus());
+    const double restart_s = options.restart.seconds(promise.grid.gpus(), job.moves_took_s);
     const double work_s = std::max(promise.end_s - promise.start_s - restart_s, 0.0);
     const bool is_said = job.remaining_iterations > 0 && !job.overrun;
     const double left = is_said ? job.remaining_iterations
