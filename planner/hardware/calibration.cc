@@ -37,6 +37,7 @@ constexpr Field<DeviceConstants> device_fields[] = {
     {"conv_ramp", &DeviceConstants::conv_ramp, 0, 1e5},
     {"attention_forward", &DeviceConstants::attention_forward, 0.01, 1},
     {"attention_backward", &DeviceConstants::attention_backward, 0.01, 1},
+    {"attention_softmax", &DeviceConstants::attention_softmax, 0, 1},
     {"attention_ramp", &DeviceConstants::attention_ramp, 0, 1e5},
     {"memory_share", &DeviceConstants::memory_share, 0.01, 1},
     {"kernel_s", &DeviceConstants::kernel_s, 0, 1},

@@ -28,7 +28,8 @@ struct DeviceConstants {
     double conv_share = 0.85;     ///< of convolutions, as gemm_share
     double conv_ramp = 261;       ///< ... as gemm_ramp
     double attention_forward = 0.50, attention_backward = 0.40;  ///< fused kernels, 16-bit peak
-    double attention_ramp = 300;  ///< positions of the sequence lost at the edges of a block
+    double attention_softmax = 0;  ///< part of their time at heads of 128 that is exponentials
+    double attention_ramp = 300;   ///< positions of the sequence lost at the edges of a block
     double memory_share = 0.85;
     double kernel_s = 4e-6;  ///< tail and gap of one kernel
     double clock_share = 1;  ///< of the clock that the peaks are for, under a lower limit of power
@@ -67,7 +68,7 @@ struct FrameworkConstants {
     double weight_bytes = 0;          ///< gathered per parameter by ZeRO; 0: by precision
     double optimizer_bytes = 28;      ///< moved per parameter of the step
     double overlap_gradients = 1;     ///< share of the last backward that hides their exchange
-    double overlap_weights = 1;       ///< ZeRO-3: share of compute that hides gathers
+    double overlap_weights = 1;       ///< share of compute that hides gathers of sharded weights
     double overlap_slowdown = 0.2;    ///< share of the hidden time that overlap costs anyway
     double partitions_boundary = 0;   ///< 1: a tensor-parallel rank sends its part of a boundary
     double overlap_boundary = 0;      ///< share of stage-to-stage transfers that is hidden

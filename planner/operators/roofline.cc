@@ -20,6 +20,8 @@ struct Tile {
     double m, n, share;
 };
 constexpr Tile tiles[] = {{256, 128, 1.0}, {128, 128, 0.93}, {128, 64, 0.80}, {64, 64, 0.62}};
+constexpr double wide_head = 128;          ///< size of a head that rates of attention are for
+constexpr double unmasked_edges = 0.3;     ///< without a mask no block lies on its diagonal
 constexpr double splits[] = {1, 2, 4, 8};  ///< of K, where a GEMM has fewer tiles than a device SMs
 
 double rate_of(const GpuType& type, const CostConstants& c, Precision precision) {
@@ -171,6 +173,7 @@ double custom_s(const GpuType& type, const CostConstants& c, const OpShape& shap
                     bytes_s(type, c, op_bytes(shape)));
 }
 
+/// A score costs as many exponentials whatever the head's size, and fewer FLOPs in a smaller one.
 double fused_attention_s(const GpuType& type, const CostConstants& c, const OpShape& shape) {
     const bool forward = shape.pass == Pass::forward;
     const double share = forward ? c.device.attention_forward : c.device.attention_backward;
@@ -178,8 +181,12 @@ double fused_attention_s(const GpuType& type, const CostConstants& c, const OpSh
         std::min(1.0, gemm_share(c.device, shape.precision) / c.device.gemm_share);
     const double rate =
         rate_of(type, c, shape.precision) * share * slower * c.framework.attention_share;
-    const double edges = 1 + c.device.attention_ramp / real(shape.dims[2]);
-    return std::max(op_flops(shape) * edges / rate, bytes_s(type, c, op_bytes(shape)));
+    const bool is_causal = variant_as<AttentionVariant>(shape).is_causal;
+    const double lost = (is_causal ? 1 : unmasked_edges) * c.device.attention_ramp;
+    const double edges = 1 + lost / real(shape.dims[2]);
+    const double narrow =
+        1 + c.device.attention_softmax * std::max(0.0, wide_head / real(shape.dims[3]) - 1);
+    return std::max(op_flops(shape) * edges * narrow / rate, bytes_s(type, c, op_bytes(shape)));
 }
 
 /// Two batched GEMMs forward, four backward, and passes over the whole matrix of scores, masked or

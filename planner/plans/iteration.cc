@@ -378,21 +378,24 @@ double Iteration::reduce_s(double bytes) const {
            all_reduce_s(topology_, groups_, bytes / real(sharing_.size));
 }
 
-/// All-reduce, or reduce-scatter and gather of the weights, of these parameters.
-double Iteration::replicate_s(const Group& group, double parameters) const {
+/// Gradients of these parameters are summed; where states are shared, each rank gets its part
+/// alone, and the weights that it has stepped go to the others.
+Iteration::Exchange Iteration::replicate(const Group& group, double parameters) const {
     const double gradients = exchanged_bytes(parameters);
-    return choice_.zero_stage == 0
-               ? all_reduce_s(topology_, group, gradients)
-               : reduce_scatter_s(topology_, group, gradients) +
-                     all_gather_s(topology_, group, parameters * weight_bytes());
+    if (choice_.zero_stage == 0) return {all_reduce_s(topology_, group, gradients), 0};
+    return {reduce_scatter_s(topology_, group, gradients),
+            all_gather_s(topology_, group, parameters * weight_bytes())};
 }
 
 /// Those of dense layers and those of routed experts, which few models have.
-double Iteration::replicate_s(double dense, double routed) const {
+Iteration::Exchange Iteration::replicate(double dense, double routed) const {
     if (groups_.size > 1)  // no experts are shared out beside such groups
-        return reduce_s(exchanged_bytes(dense + routed)) +
-               all_gather_s(topology_, sharing_, (dense + routed) * weight_bytes());
-    return replicate_s(replicas_, dense) + (routed > 0 ? replicate_s(expert_replicas_, routed) : 0);
+        return {reduce_s(exchanged_bytes(dense + routed)),
+                all_gather_s(topology_, sharing_, (dense + routed) * weight_bytes())};
+    Exchange sum = replicate(replicas_, dense);
+    if (routed <= 0) return sum;
+    const Exchange experts = replicate(expert_replicas_, routed);
+    return {sum.reduce_s + experts.reduce_s, sum.gather_s + experts.gather_s};
 }
 
 /// ZeRO 2 keeps a share of the gradients alone: they leave after each micro-batch
@@ -413,10 +416,18 @@ double Iteration::behind_backward_s(const Stage& s, double comm) const {
                     comm / real(s.layers + 1));
 }
 
+/// Weights come when the backward is over: they hide behind the first forward of the next
+/// iteration, but for the first bucket.
+double Iteration::behind_forward_s(const Stage& s, double comm) const {
+    return std::max(exposed_s(framework_, comm, s.seconds.forward_s, framework_.overlap_weights),
+                    comm / real(s.layers + 1));
+}
+
 double Iteration::exchange_s(const Stage& s) const {
     if (choice_.zero_stage >= 3) return zero3_exposed_s(s);
-    const double comm = replicate_s(parameters(s) - s.expert_parameters, s.expert_parameters);
-    return earlier_exchanges_s(s) + behind_backward_s(s, comm);
+    const Exchange comm = replicate(parameters(s) - s.expert_parameters, s.expert_parameters);
+    return earlier_exchanges_s(s) + behind_backward_s(s, comm.reduce_s) +
+           behind_forward_s(s, comm.gather_s);
 }
 
 /// What hides nowhere of the exchange of a stage that has at least so many of the layers, all
@@ -427,17 +438,21 @@ double Iteration::least_exchange_s(std::int64_t layers) const {
     const double fewest = real(layers), most = real(context_.model.layers - choice_.stages + 1);
     if (choice_.zero_stage >= 3)
         return real(choice_.micro_batches) * fewest * zero3_layer_s({0, 1});
-    const double hiding_s = (1 - framework_.overlap_slowdown) * framework_.overlap_gradients *
-                            layer_seconds({0, 1}).backward_s;
     const auto [held, experts] = shard_.parameters({0, 1});
     const double all = shard_.trained_share * held,
                  expert = is_adapted(context_.model) ? 0 : experts;
-    const auto comm_s = [&, dense = all - expert, routed = expert](double count) {
-        return replicate_s(count * dense, count * routed);
+    const auto comm = [&, dense = all - expert, routed = expert](double count) {
+        return replicate(count * dense, count * routed);
     };
-    const double comm = comm_s(fewest);
-    const double shown = std::min(comm - fewest * hiding_s, comm_s(most) - most * hiding_s);
-    return std::max(framework_.overlap_slowdown * comm, shown);
+    const Exchange few = comm(fewest), many = comm(most);
+    const LayerSeconds layer = layer_seconds({0, 1});
+    const auto shown_s = [&](double few_s, double many_s, double work_s) {
+        const double hiding_s = (1 - framework_.overlap_slowdown) * work_s;
+        return std::max(framework_.overlap_slowdown * few_s,
+                        std::min(few_s - fewest * hiding_s, many_s - most * hiding_s));
+    };
+    return shown_s(few.reduce_s, many.reduce_s, framework_.overlap_gradients * layer.backward_s) +
+           shown_s(few.gather_s, many.gather_s, framework_.overlap_weights * layer.forward_s);
 }
 
 /// Some stage has the mean of the parameters or more, and of homogeneous layers, whole ones.
@@ -452,20 +467,21 @@ double Iteration::least_ends_s() const {
            (is_homogeneous ? least_exchange_s(whole) : 0);
 }
 
-Iteration::Zero3 Iteration::zero3(double parameters) const {
+Iteration::Exchange Iteration::zero3(double parameters) const {
     const double tensors = framework_.weight_tensors,
                  part = 1 / (tensors * framework_.weight_share);
     const double apart_s = framework_.weight_rank_s * real(sharing_.size);
     return {
-        tensors * (all_gather_s(topology_, sharing_, part * parameters * weight_bytes()) + apart_s),
-        tensors * (reduce_s(part * exchanged_bytes(shard_.trained_share * parameters)) + apart_s)};
+        tensors * (reduce_s(part * exchanged_bytes(shard_.trained_share * parameters)) + apart_s),
+        tensors *
+            (all_gather_s(topology_, sharing_, part * parameters * weight_bytes()) + apart_s)};
 }
 
 /// ZeRO-3: a layer's weights come for its forward and again for its backward, its gradients leave
 /// after it; each hides behind the layer before.
 double Iteration::zero3_layer_s(LayerRange layer) const {
     const LayerSeconds seconds = slowest_seconds(layer);
-    const auto [gather, reduce] = zero3(shard_.parameters(layer)[0]);
+    const auto [reduce, gather] = zero3(shard_.parameters(layer)[0]);
     const double share = framework_.overlap_weights;
     return exposed_s(framework_, gather, seconds.forward_s, share) +
            exposed_s(framework_, framework_.regather_weights * gather + reduce, seconds.backward_s,
@@ -482,7 +498,7 @@ double Iteration::zero3_layers_s(LayerRange range) const {
 /// The first gather has nothing to hide behind, and nothing hides those of embedding and head.
 double Iteration::zero3_exposed_s(const Stage& s) const {
     const double mean = shard_.layer_parameters, others = held_ends(s);
-    const auto [gather, reduce] = zero3(mean);
+    const auto [reduce, gather] = zero3(mean);
     const double gradients = is_adapted(context_.model) ? 0 : reduce;
     const double ends = mean > 0 ? others / mean * (2 * gather + gradients) : 0;
     const LayerRange first{s.first.begin, s.first.begin + 1};

@@ -59,9 +59,9 @@ class Iteration {
         std::vector<double> forward_s, backward_s, weights_s;
         bool differ = false;
     };
-    /// Of these parameters under ZeRO-3.
-    struct Zero3 {
-        double gather_s, reduce_s;
+    /// Of gradients, and of the weights where their states are shared.
+    struct Exchange {
+        double reduce_s, gather_s;
     };
 
     [[nodiscard]] bool is_emulated() const { return context_.pool.hardware.emulated; }
@@ -104,13 +104,14 @@ class Iteration {
     [[nodiscard]] double weight_bytes() const;
     [[nodiscard]] std::int64_t expert_replicas() const;
     [[nodiscard]] double reduce_s(double bytes) const;
-    [[nodiscard]] double replicate_s(const Group&, double parameters) const;
-    [[nodiscard]] double replicate_s(double dense, double routed) const;
+    [[nodiscard]] Exchange replicate(const Group&, double parameters) const;
+    [[nodiscard]] Exchange replicate(double dense, double routed) const;
     [[nodiscard]] double exchange_s(const Stage&) const;
     [[nodiscard]] double least_exchange_s(std::int64_t layers) const;
     [[nodiscard]] double earlier_exchanges_s(const Stage&) const;
     [[nodiscard]] double behind_backward_s(const Stage&, double comm) const;
-    [[nodiscard]] Zero3 zero3(double parameters) const;
+    [[nodiscard]] double behind_forward_s(const Stage&, double comm) const;
+    [[nodiscard]] Exchange zero3(double parameters) const;
     [[nodiscard]] double zero3_layer_s(LayerRange) const;
     [[nodiscard]] double zero3_layers_s(LayerRange) const;
     [[nodiscard]] double zero3_exposed_s(const Stage&) const;

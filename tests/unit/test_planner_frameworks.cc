@@ -134,6 +134,7 @@ Estimate replicated(const Model& model, std::int64_t dp, double norm_collectives
     GpuPool pool{"a40", a40, 1, 2, {}};
     pool.constants = builtin_calibration().constants(a40.name, "default");
     pool.constants->framework.norm_collectives = norm_collectives;
+    pool.constants->framework.overlap_gradients = 0;  // longer passes hide no more of them
     Plan plan;
     plan.stage_layers = {model.layers}, plan.stage_dp = {dp}, plan.stage_tp = {1};
     plan.micro_batch = 4, plan.num_micro_batches = 3, plan.recompute = recompute;
@@ -297,6 +298,49 @@ TEST(sharded_weights_take_longer_in_more_messages_among_more_ranks_and_with_less
     const double more_s = gathered_s(8, counted) - gathered_s(8, plain);
     ck_assert_double_gt(more_s, 8e-3 * 3 * 24);
     ck_assert_double_lt(more_s, 8e-3 * 3 * 30);
+}
+
+/// Weights are gathered when the backward is over: what hides gradients hides none of them.
+TEST(gathers_of_zero_1_hide_behind_the_next_forward_and_gradients_behind_the_backward) {
+    const auto exposed_s = [](std::int64_t zero, double gradients, double weights) {
+        Case c;
+        c.dp = 16, c.nodes = 2, c.zero = zero, c.micro_batches = 1;
+        FrameworkConstants& framework = c.constants.framework;
+        framework.overlap_gradients = gradients, framework.overlap_weights = weights;
+        framework.overlap_slowdown = 0;
+        return c.price().dp_comm_s;
+    };
+    const double none = exposed_s(1, 0, 0), some = 1e-3;
+    const double of_gradients = none - exposed_s(1, some, 0),
+                 of_weights = none - exposed_s(1, 0, some);
+    // a backward computes nearly twice what a forward does
+    ck_assert_double_eq_tol(of_gradients / of_weights, 1.9, 0.1);
+    ck_assert_double_eq_tol(none - exposed_s(1, some, some), of_gradients + of_weights, 1e-12);
+    ck_assert_double_gt(exposed_s(1, 1, 0), exposed_s(1, 1, 1));
+    ck_assert_double_eq(exposed_s(0, 1, 0), exposed_s(0, 1, 1));  // nothing is gathered
+}
+
+TEST(heads_of_64_are_slower_where_exponentials_bind_and_masks_cost_the_diagonal) {
+    const GpuType h100 = hardware("h100");
+    CostConstants c = builtin_calibration().constants(h100.name, "nemo");
+    c.device.kernel_s = 0;
+    const auto seconds = [&](std::int64_t length, std::int64_t head, bool is_causal) {
+        // as many FLOPs for each head
+        return analytic_seconds(h100, c,
+                                {OpKind::attention,
+                                 Pass::forward,
+                                 Precision::bf16,
+                                 {4096 / head, 4096 / head, length, head},
+                                 AttentionVariant{.is_causal = is_causal}});
+    };
+    c.device.attention_softmax = 0;
+    ck_assert_double_eq_tol(seconds(8192, 64, true) / seconds(8192, 128, true), 1, 1e-9);
+    c.device.attention_softmax = 0.45;
+    ck_assert_double_eq_tol(seconds(8192, 64, true) / seconds(8192, 128, true), 1.45, 1e-9);
+    ck_assert_double_eq_tol(seconds(8192, 256, true) / seconds(8192, 128, true), 1, 1e-9);
+    // unmasked: twice the FLOPs, and less than twice the time where the sequence is short
+    ck_assert_double_lt(seconds(512, 128, false), 1.7 * seconds(512, 128, true));
+    ck_assert_double_gt(seconds(65536, 128, false), 1.98 * seconds(65536, 128, true));
 }
 
 TEST(the_host_pays_for_each_chunk_of_a_micro_batch) {
