@@ -61,6 +61,7 @@ cli_doctor_sources = \
 	cli/doctor/doctor_devices.cc \
 	cli/doctor/doctor_files.cc \
 	cli/doctor/doctor_loans.cc \
+	cli/doctor/doctor_network.cc \
 	cli/doctor/doctor_nodes.cc \
 	cli/doctor/doctor_parts.h \
 	cli/doctor/doctor_prolog.cc \

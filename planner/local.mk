@@ -69,6 +69,7 @@ plans_sources = \
 	planner/plans/iteration.h planner/plans/iteration.cc \
 	planner/plans/memory.h planner/plans/memory.cc \
 	planner/plans/pool.h \
+	planner/plans/pool_network.h planner/plans/pool_network.cc \
 	planner/plans/schedule.h planner/plans/schedule.cc \
 	planner/plans/zero_bubble.h planner/plans/zero_bubble.cc \
 	planner/plans/shard.h planner/plans/shard.cc \

@@ -126,6 +126,25 @@ exits 0 'offers end where --max-gpus says' "$arena" simulate --planner --max-gpu
     --trace planned.csv --json --html planned.html
 ok 'at one GPU' bash -c "! grep -qE '[2-9]x(a40|v100)|>[0-9]+x[0-9]+x' planned.html"
 
+# Racks: plans that need one, where policies know of racks, and those that need none.
+cat >racks.yaml <<'END'
+nodes:
+  - {gpu_type: GB200-NVL72, count: 12, gpus_per_node: 4, domain_nodes: 4, name: r}
+END
+{ head -1 planned.csv | cut -d, -f1-8; for i in {1..12}; do echo "j$i,$((60 * i)),400,mixtral-8x7b,,128,16,GB200-NVL72"; done; } >racked.csv
+racks=("$arena" simulate --planner --max-gpus 16 --launcher megatron --cluster racks.yaml --trace racked.csv --policy arena)
+exits 0 'jobs run in racks' "${racks[@]}" --json --html racks.html
+json 'some of it by plans that need a rack' '.finished == 12 and (.network | .need_domain > 0 and .need_domain <= .in_one_leaf and
+    .in_one_leaf <= .placements)'
+aware=$(jq .jct_s.mean out)
+ok 'the page says so of their shapes' grep -q ', [24] nodes in a rack each' racks.html
+exits 0 'so does the text' "${racks[@]}"
+like "$(<out)" 'arena: [0-9]+ placements of several nodes: [0-9.]+% in one rack, [0-9.]+ racks each; [1-9][0-9]* with a plan that needs one' \
+    'in a line for each policy'
+exits 0 'policies may know of no racks' "${racks[@]}" --ignore-network --json
+json 'then no plan needs one' '.finished == 12 and .network.need_domain == 0'
+ok 'and jobs take longer' jq -e ".jct_s.mean > $aware" out
+
 # refused WHAT ARGUMENTS...: exit 2 with a sentence that matches WHAT, nothing written
 refused() {
     local what=$1

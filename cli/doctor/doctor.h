@@ -40,11 +40,14 @@ struct SlurmNode {
 struct SlurmPartition {
     std::string name, state, preempt_mode;
     std::int64_t priority_tier = 1, grace_s = 0;
+    bool has_topology = false;  ///< one that topology.yaml gives it (25.05)
     bool operator==(const SlurmPartition&) const = default;
 };
 
-/// What `scontrol show topology` tells: leaf switches or blocks, and of each node which it is on.
+/// What `scontrol show topology` tells of the cluster's default: leaf switches or blocks, and of
+/// each node which it is on.
 struct SlurmNetwork {
+    bool blocks = false;
     std::int64_t leaves = 0;
     std::map<std::string, std::string> leaf_of;
     bool operator==(const SlurmNetwork&) const = default;
@@ -88,7 +91,7 @@ struct Facts {
     /// Of several SlurmctldHosts the one in charge; read where there are several.
     Result<std::string> in_charge = environment_error("not asked");
     Result<std::vector<SlurmPartition>> partitions = environment_error("not read");
-    Result<SlurmNetwork> network = environment_error("not read");  ///< where slurmctld has one
+    Result<SlurmNetwork> network = environment_error("not read");
     HostRole host;
     Accounts accounts;  ///< read where slurmctld wants associations
     /// Where `make install` of this program puts the plug-ins, and the Prolog.

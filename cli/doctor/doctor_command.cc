@@ -93,10 +93,8 @@ Facts collect(const Globals& globals) {
     facts.slurm_version = text(Words{"scontrol", "version"}, parse_slurm_version);
     facts.slurm_config = text(Words{"scontrol", "show", "config"}, parse_scontrol_config);
     facts.nodes = text(Words{"scontrol", "show", "node"}, parse_nodes);
-    if (has_network(facts))
-        facts.network = text(Words{"scontrol", "show", "topology"}, parse_network);
-    if (facts.config && facts.config->loan_enabled)
-        facts.partitions = text(Words{"scontrol", "-a", "show", "partition"}, parse_partitions);
+    facts.network = text(Words{"scontrol", "show", "topology"}, parse_network);
+    facts.partitions = text(Words{"scontrol", "-a", "show", "partition"}, parse_partitions);
     if (controllers(facts).size() > 1)
         facts.in_charge = text(Words{"scontrol", "ping"}, parse_ping);
     facts.host = find_role(facts, host_name());

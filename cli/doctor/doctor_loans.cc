@@ -28,6 +28,7 @@ void read_partition_field(SlurmPartition& partition, std::string_view word) {
     if (word.starts_with("PreemptMode=")) partition.preempt_mode = value("PreemptMode=");
     if (word.starts_with("PriorityTier=")) partition.priority_tier = number("PriorityTier=");
     if (word.starts_with("GraceTime=")) partition.grace_s = number("GraceTime=");
+    if (word.starts_with("Topology=")) partition.has_topology = true;
 }
 
 const SlurmPartition* find_partition(const Facts& facts, const std::string& name) {

@@ -4,13 +4,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <set>
 
-#include "base/hostlist.h"
 #include "base/text.h"
 #include "cli/doctor/doctor_parts.h"
-#include "core/limits.h"
 #include "planner/hardware/card_names.h"
 #include "planner/hardware/hardware.h"
 
@@ -96,100 +93,6 @@ std::vector<SlurmNode> parse_nodes(std::string_view text) {
         }
     }
     return nodes;
-}
-
-bool has_network(const Facts& facts) {
-    const std::string plugin = running_value(facts, "TopologyPlugin");
-    return plugin == "topology/tree" || plugin == "topology/block";
-}
-
-SlurmNetwork parse_network(std::string_view text) {
-    SlurmNetwork network;
-    for (const std::string_view line : split(text, '\n')) {
-        const bool is_block = line.starts_with("BlockName=");
-        if (!is_block && !line.starts_with("SwitchName=")) continue;
-        std::string_view nodes;
-        const std::string_view name = line.substr(line.find('=') + 1);
-        bool is_leaf = true;
-        for (const std::string_view word : split(line, ' ')) {
-            if (word.starts_with("Nodes=")) nodes = word.substr(6);
-            const bool is_above =
-                word.starts_with("Switches=") || word.starts_with("AggregatedBlock");
-            is_leaf = is_leaf && !is_above;
-        }
-        const auto names = parse_hostlist(nodes, limits::gpus);
-        if (!is_leaf || !names) continue;
-        ++network.leaves;
-        for (const std::string& node : *names)
-            network.leaf_of.emplace(node, name.substr(0, name.find(' ')));
-    }
-    return network;
-}
-
-/// Two leaves whose nodes with GPUs alternate in Slurm's order, which is that of ranks; empty:
-/// none.
-std::vector<std::string> alternating(const Facts& facts) {
-    std::set<std::string> seen;
-    std::string last;
-    for (const SlurmNode& node : *facts.nodes) {
-        const auto at = facts.network->leaf_of.find(node.name);
-        if (node.gpu_types.empty() || at == facts.network->leaf_of.end() || at->second == last)
-            continue;
-        if (!seen.insert(at->second).second) return {last, at->second};
-        last = at->second;
-    }
-    return {};
-}
-
-/// How a site puts the nodes of a leaf together, by release: the last that is not later.
-std::string_view order_remedy(const Facts& facts, bool blocks) {
-    struct ByRelease {
-        bool blocks;
-        std::string_view since, words;
-    };
-    constexpr std::string_view by_name = "name the nodes of a leaf one after the other";
-    constexpr std::array<ByRelease, 5> remedies{
-        {{false, "22.05", by_name},
-         {false, "23.02", "TopologyParam=SwitchAsNodeRank"},
-         {true, "23.11", "list the nodes of a block together in slurm.conf"},
-         {true, "25.05", "name the nodes of a block one after the other"},
-         {true, "25.11", "TopologyParam=BlockAsNodeRank"}}};
-    std::string_view words = by_name;
-    for (const ByRelease& remedy : remedies)
-        if (remedy.blocks == blocks && facts.slurm_version && *facts.slurm_version >= remedy.since)
-            words = remedy.words;
-    return words;
-}
-
-/// Slurm starts nothing on a node below no switch, and no job on nodes in a block and in none.
-std::vector<Finding> check_network(const Facts& facts) {
-    if (!has_network(facts) || !facts.nodes) return {};
-    const std::string plugin = running_value(facts, "TopologyPlugin");
-    if (!facts.network) return {skip("network", facts.network.error().message())};
-    const bool blocks = plugin == "topology/block";
-    std::vector<std::string> lost;
-    for (const SlurmNode& node : *facts.nodes)
-        if (!node.gpu_types.empty() && !facts.network->leaf_of.contains(node.name))
-            lost.push_back(node.name);
-    const std::int64_t leaves = facts.network->leaves;
-    const std::string word = blocks ? "block" : "leaf switch";
-    if (const auto pair = alternating(facts); lost.empty() && !pair.empty())
-        return {
-            warn("network",
-                 fmt::format("{}: nodes of {} and {} alternate in Slurm's order of nodes, and so "
-                             "do the ranks of a job{}; to put them together: {}",
-                             plugin, pair[0], pair[1],
-                             blocks ? ", so that no plan counts on several NVLink domains" : "",
-                             order_remedy(facts, blocks)))};
-    if (lost.empty())
-        return {ok("network", fmt::format("{}: {} {}{}", plugin, leaves, word,
-                                          leaves == 1 ? ""
-                                          : blocks    ? "s"
-                                                      : "es"))};
-    return {warn("network", fmt::format("{}: topology.conf has no {} for {}: {}", plugin, word,
-                                        join(lost, ", "),
-                                        blocks ? "no job has them together with nodes of blocks"
-                                               : "no job is started there"))};
 }
 
 std::vector<Finding> check_gres(const Facts& facts) {

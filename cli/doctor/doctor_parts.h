@@ -20,8 +20,6 @@ Finding skip(std::string check, std::string text);
 // --------------------------------------------------------------------------------
 /// Of slurmctld, where it answers; "(null)" is "". Of a list ("Prolog[0]", in 24.11) the first.
 std::string running_value(const Facts&, const std::string& key);
-/// slurmctld knows switches or blocks.
-bool has_network(const Facts&);
 /// Of this host's slurm.conf; slurmctld's where the file has no such line or cannot be read.
 std::string wanted_value(const Facts&, const std::string& key);
 /// Name of SlurmUser; root where nothing names another. "" = neither file nor slurmctld could be

@@ -11,7 +11,9 @@
 #include "cli/planning/plan_input.h"
 #include "planner/hardware/hardware.h"
 #include "planner/models/readers.h"
+#include "planner/plans/pool_network.h"
 #include "planner/search/planner.h"
+#include "sim/workload.h"
 
 namespace arena::cli {
 namespace {
@@ -54,8 +56,13 @@ Result<std::vector<GpuPool>> pools_of(const Globals& globals, const sim::Cluster
                                "; map a site's types in gpu_types of arena.yaml, or add entries "
                                "with --hardware",
                            pools.error().where);
+    const Snapshot laid = sim::lay_out(cluster);
     for (GpuPool& pool : *pools) {
         pool.gpus_per_node = pool.max_gpus = 0;
+        PoolNetwork network;
+        for (const NodeState& node : laid.nodes)
+            if (node.gpu_type == pool.gpu_type) network.count(laid, node);
+        network.tell(laid.topology, pool);
         for (const sim::NodeGroup& group : cluster.groups) {
             if (group.gpu_type != pool.gpu_type) continue;
             pool.gpus_per_node = std::max(pool.gpus_per_node, group.gpus_per_node);
@@ -144,7 +151,7 @@ Result<sim::Throughputs> plan_throughputs(const Globals& globals, const sim::Clu
         for (const Offer& offer : make_offers(query)) {
             rows.push_back({offer.grid.gpu_type, offer.grid.nodes, offer.grid.gpus_per_node,
                             offer.estimate.iteration_s, offer.plan, offer.estimate.source,
-                            communication_share(offer.estimate), offer.slower});
+                            communication_share(offer.estimate), offer.slower, offer.segment});
         }
     }
     return table;

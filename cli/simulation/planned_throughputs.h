@@ -45,7 +45,8 @@ Result<Model> trace_model(const std::string& name);
 std::vector<PlannedModel> models_of(const std::vector<sim::TraceJob>&,
                                     const std::string& trace_name);
 
-/// One row per (model, batch, GPU type, GPU count) with a plan that fits: the best, with its plan.
+/// One row per (model, batch, GPU type, GPU count) with a plan that fits: the best, with its plan,
+/// and where that one needs a rack of the cluster the best that needs none.
 /// GPU types of the cluster are hardware entries, aliases of them, or GRES types of arena.yaml; a
 /// type's nodes count as wide as its widest. inter_gbps_per_node, where the cluster has it, is the
 /// network's rate, of which collectives reach three quarters. O(models x types x counts) plan

@@ -164,10 +164,14 @@ void print_network(const std::vector<sim::Metrics>& runs) {
     for (const sim::Metrics& run : runs) {
         if (!run.network || run.network->placements == 0) continue;
         const auto placements = static_cast<double>(run.network->placements);
-        fmt::print("{}: {} of several nodes: {:.1f}% below one leaf switch, {:.2f} leaves each\n",
-                   run.policy, counted(run.network->placements, "placement"),
-                   100 * static_cast<double>(run.network->in_one_leaf) / placements,
-                   static_cast<double>(run.network->leaves) / placements);
+        const bool racks = run.network->racks;
+        fmt::print(
+            "{}: {} of several nodes: {:.1f}% {}, {:.2f} {} each{}\n", run.policy,
+            counted(run.network->placements, "placement"),
+            100 * static_cast<double>(run.network->in_one_leaf) / placements,
+            racks ? "in one rack" : "below one leaf switch",
+            static_cast<double>(run.network->leaves) / placements, racks ? "racks" : "leaves",
+            racks ? fmt::format("; {} with a plan that needs one", run.network->need_domain) : "");
     }
 }
 

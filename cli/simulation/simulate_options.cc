@@ -141,7 +141,7 @@ void add_error_options(CLI::App& command, sim::SimulationOptions& s) {
     command.add_flag("--work-unknown", s.work_unknown,
                      "policies see time limits instead of each work");
     command.add_flag("--ignore-network", s.ignore_network,
-                     "policies do not see the cluster's leaf switches");
+                     "policies do not see the cluster's leaf switches and racks");
     command
         .add_option("--seed", s.errors.seed,
                     "seed of the errors, of who lies, and of which jobs are elastic")

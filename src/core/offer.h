@@ -69,12 +69,16 @@ struct Offer {
 bool is_same_offer(const Offer&, const Offer&);
 /// The grid that a job got, and as which of its offers: that one's segment.
 struct Chosen : Grid {
+    Chosen() = default;
     explicit Chosen(const Grid& grid) : Grid(grid) {}
     Chosen(const Offer& offer) : Grid(offer.grid), segment(offer.segment) {}
     std::int64_t segment = 1;
     bool operator==(const Chosen&) const = default;
     [[nodiscard]] bool is_of(const Offer& offer) const {
         return is_same_layout(*this, offer.grid) && segment == offer.segment;
+    }
+    [[nodiscard]] bool is_of(const Chosen& other) const {
+        return is_same_layout(*this, other) && segment == other.segment;
     }
 };
 /// All of the estimate takes so many times as long.

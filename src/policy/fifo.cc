@@ -21,11 +21,13 @@ struct Candidate {
 };
 
 /// Earliest finish first. Work left and time now are the same for all offers of one job, so the
-/// iteration time alone decides; ties go to fewer GPUs, then to a fixed order of grids and plans.
+/// iteration time alone decides; ties go to fewer GPUs, then to a fixed order of grids and plans,
+/// of one plan to that which needs the shorter segments.
 bool better(const Candidate& a, const Candidate& b) {
     const auto key = [](const Offer& o) {
         const double iteration_s = o.estimate.iteration_s;
-        return std::tuple(iteration_s, o.grid.gpus(), o.grid.is_uneven(), std::tie(o.grid, o.plan));
+        return std::tuple(iteration_s, o.grid.gpus(), o.grid.is_uneven(),
+                          std::tie(o.grid, o.plan, o.segment));
     };
     return key(*a.offer) < key(*b.offer);
 }

@@ -108,7 +108,7 @@ class Forecast {
     }
 
     void start(JobState& job, const Action& action) {
-        expected_[job.id] = {now_.time_s, action.offer.grid, action.offer.plan,
+        expected_[job.id] = {now_.time_s, action.offer, action.offer.plan,
                              words_of_span(now_, action.nodes)};
         --waiting_;
         job.phase = JobPhase::running;

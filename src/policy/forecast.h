@@ -16,7 +16,7 @@ namespace arena {
 
 struct ExpectedStart {
     double start_s = 0;
-    Grid grid;
+    Chosen grid;
     Plan plan;
     std::string span = {};  ///< words_of_span() of its nodes
     bool operator==(const ExpectedStart&) const = default;

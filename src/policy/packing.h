@@ -55,9 +55,10 @@ class Packing {
             any_uneven = any_uneven || is_uneven;
             if (!is_uneven && works(*offer, offer->grid.gpus_per_node)) return true;
         }
+        const Offer* any = any_split(*problem_, choice);
         const std::int64_t most = std::min<std::int64_t>(choice.gpus, widest(choice.type));
-        for (std::int64_t g = problem_->options().any_layout ? most : 0; g >= 1; --g) {
-            if (choice.gpus % g == 0 && works(*offers.front(), g)) return true;
+        for (std::int64_t g = any != nullptr ? most : 0; g >= 1; --g) {
+            if (choice.gpus % g == 0 && works(*any, g)) return true;
         }
         if (!any_uneven) return false;
         for (const Offer* offer : offers) {

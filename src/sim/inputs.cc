@@ -49,11 +49,44 @@ void read_power(const YamlNode& item, std::string_view file, std::optional<Error
         error = usage_error("suspend_s: nodes of inference do not sleep", item.where(file));
 }
 
+void read_network(const YamlNode& item, std::string_view file, std::optional<Error>& error,
+                  NodeGroup& out) {
+    for (const auto& [key, value] :
+         {std::pair("leaf_nodes", &out.leaf_nodes), std::pair("pod_leaves", &out.pod_leaves),
+          std::pair("domain_nodes", &out.domain_nodes)})
+        if (const YamlNode* said = item.find(key))
+            keep(yaml_integer(*said, file, key, 1, limits::gpus), *value, error);
+    if (error) return;
+    if (out.domain_nodes > 0 && (out.leaf_nodes > 0 || out.pod_leaves > 0))
+        error = usage_error(
+            "domain_nodes: leave leaf_nodes and pod_leaves out; each rack is a leaf, as a block "
+            "of topology/block is",
+            item.where(file));
+    else if (out.pod_leaves > 0 && out.leaf_nodes == 0)
+        error = usage_error("pod_leaves: needs leaf_nodes, the nodes below a leaf switch",
+                            item.where(file));
+}
+
+/// A cluster has one kind of network.
+Status check_networks(const std::vector<NodeGroup>& groups, const std::string& where) {
+    const auto kind = [](const NodeGroup& group) {
+        return std::pair(group.leaf_nodes > 0, group.domain_nodes > 0);
+    };
+    for (const NodeGroup& group : groups)
+        if (kind(group) != kind(groups.front()))
+            return usage_error(
+                "leaf_nodes, domain_nodes: one of the two in each entry of nodes, or neither in "
+                "any",
+                where);
+    return Done{};
+}
+
 void read_group(const YamlNode& item, std::string_view file, std::optional<Error>& error,
                 NodeGroup& out) {
-    if (const Status s = yaml_check_keys(item, file,
-                                         {"gpu_type", "count", "gpus_per_node", "name", "inference",
-                                          "leaf_nodes", "pod_leaves", "boot_s", "suspend_s"});
+    if (const Status s =
+            yaml_check_keys(item, file,
+                            {"gpu_type", "count", "gpus_per_node", "name", "inference",
+                             "leaf_nodes", "pod_leaves", "domain_nodes", "boot_s", "suspend_s"});
         !s) {
         error = s.error();
         return;
@@ -74,13 +107,7 @@ void read_group(const YamlNode& item, std::string_view file, std::optional<Error
     }
     if (const YamlNode* inference = item.find("inference"))
         keep(yaml_bool(*inference, file, "inference"), out.inference, error);
-    for (const auto& [key, value] :
-         {std::pair("leaf_nodes", &out.leaf_nodes), std::pair("pod_leaves", &out.pod_leaves)})
-        if (const YamlNode* said = item.find(key))
-            keep(yaml_integer(*said, file, key, 1, limits::gpus), *value, error);
-    if (!error && out.pod_leaves > 0 && out.leaf_nodes == 0)
-        error = usage_error("pod_leaves: needs leaf_nodes, the nodes below a leaf switch",
-                            item.where(file));
+    read_network(item, file, error, out);
     read_power(item, file, error, out);
     if (!error && out.gpu_type.empty()) {
         error = usage_error("gpu_type: must not be empty", item.where(file));
@@ -114,9 +141,12 @@ void read_oversubscription(const YamlNode& map, std::string_view file, std::opti
                                      std::pair("pod", &out.pod_oversubscription)})
         if (const YamlNode* said = map.find(key))
             keep(yaml_number(*said, file, key, 1, 1000), *value, error);
-    if (!error && out.groups.front().leaf_nodes == 0)
-        error = usage_error("oversubscription: needs leaf_nodes in each entry of nodes",
-                            map.where(file));
+    const NodeGroup& first = out.groups.front();
+    if (!error && first.leaf_nodes == 0 && first.domain_nodes == 0)
+        error = usage_error(
+            "oversubscription: needs leaf_nodes or domain_nodes in each entry of "
+            "nodes",
+            map.where(file));
 }
 
 Status put_in_order(std::vector<TraceJob>& jobs, const std::string& name) {
@@ -211,10 +241,7 @@ Result<Cluster> parse_cluster(std::string_view text, std::string_view name) {
         if (error) return *error;
         count += cluster.groups.back().count;
     }
-    const auto has_leaves = [](const NodeGroup& group) { return group.leaf_nodes > 0; };
-    if (std::any_of(cluster.groups.begin(), cluster.groups.end(), has_leaves) &&
-        !std::all_of(cluster.groups.begin(), cluster.groups.end(), has_leaves))
-        return usage_error("leaf_nodes: in each entry of nodes, or in none", nodes->where(name));
+    if (const Status s = check_networks(cluster.groups, nodes->where(name)); !s) return s.error();
     if (count > limits::gpus) {
         return usage_error(
             fmt::format("{} nodes, but at most {} are accepted", count, limits::gpus),

@@ -25,14 +25,16 @@ struct NodeGroup {
     bool inference = false;  ///< they are inference's: jobs may use them while they are lent
     std::int64_t leaf_nodes = 0;  ///< nodes below a leaf switch; 0: nothing is known of the network
     std::int64_t pod_leaves = 0;  ///< leaves of a pod; 0: all hang on one switch
-    PowerRule power;              ///< none of inference's sleeps
+    std::int64_t domain_nodes = 0;  ///< nodes of a rack, an NVLink domain; 0: there are none
+    PowerRule power;                ///< none of inference's sleeps
     bool operator==(const NodeGroup&) const = default;
 };
 
 struct Cluster {
     std::vector<NodeGroup> groups;
     double inter_gbps_per_node = 0;  ///< for the planner; 0 = not given
-    /// Times less than inside a leaf that a node gets above it, and than in a pod above that.
+    /// Times less than inside a leaf or rack that a node gets above it, and than in a pod above
+    /// that.
     double leaf_oversubscription = 1, pod_oversubscription = 1;
     std::map<std::string, double> shares;  ///< account -> share, from `accounts:`; may be empty
     /// In the order of the file, each once.
@@ -42,8 +44,9 @@ struct Cluster {
 };
 
 /// `nodes:` a list of {gpu_type, count, gpus_per_node, name, inference, leaf_nodes, pod_leaves,
-/// boot_s, suspend_s}, `inter_gbps_per_node`, `oversubscription:` {leaf, pod}, `accounts:` a map of
-/// shares. All groups or none have leaf_nodes. At most limits::gpus nodes.
+/// domain_nodes, boot_s, suspend_s}, `inter_gbps_per_node`, `oversubscription:` {leaf, pod},
+/// `accounts:` a map of shares. All groups have leaf_nodes, all have domain_nodes, or none has
+/// either. At most limits::gpus nodes.
 Result<Cluster> parse_cluster(std::string_view text, std::string_view name);
 
 struct TraceJob {
@@ -81,6 +84,7 @@ struct Row {
     Source source = Source::profiled;
     double communication_share = -1;  ///< of the iteration; below 0: not known
     SpanFactors slower = {1, 1};      ///< as Offer has it; of the planner
+    std::int64_t segment = 1;         ///< the same
     [[nodiscard]] std::int64_t gpus() const { return nodes * gpus_per_node; }
 };
 

@@ -149,10 +149,12 @@ std::string metrics_json(const Metrics& m) {
     if (m.loans) json["loans"] = json_of(*m.loans);
     if (m.slow) json["slowdowns"] = json_of(*m.slow);
     if (m.liars) json["liars"] = json_of(*m.liars);
-    if (m.network)
+    if (m.network) {
         json["network"] = {{"placements", m.network->placements},
                            {"in_one_leaf", m.network->in_one_leaf},
                            {"leaves", m.network->leaves}};
+        if (m.network->racks) json["network"]["need_domain"] = m.network->need_domain;
+    }
     constexpr double hour_s = 3600;
     if (m.power)
         json["power"] = {{"boots", m.power->boots},

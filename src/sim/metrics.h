@@ -65,9 +65,11 @@ struct SlowMetrics {
 
 /// Starts and moves of jobs onto several nodes, and how far these were apart.
 struct NetworkMetrics {
+    bool racks = false;  ///< the leaves are racks, each an NVLink domain
     std::int64_t placements = 0;
     std::int64_t in_one_leaf = 0;  ///< of them
     std::int64_t leaves = 0;       ///< sum over them
+    std::int64_t need_domain = 0;  ///< of them, with a plan that needs a domain
 };
 
 /// Users who lied about their work (Errors::liar_share), and the others: mean JCT, s, and what it
@@ -113,7 +115,7 @@ struct Metrics {
     std::optional<LoanMetrics> loans;       ///< with inference beside the cluster
     std::optional<SlowMetrics> slow;        ///< where slowdowns were simulated
     std::optional<LiarMetrics> liars;       ///< where users lied
-    std::optional<NetworkMetrics> network;  ///< where the cluster has leaf switches
+    std::optional<NetworkMetrics> network;  ///< where the cluster has leaves or racks
     std::optional<PowerMetrics> power;      ///< where nodes sleep
     std::vector<Beside> beside;             ///< where it was asked for
     std::vector<JobOutcome> outcomes;       ///< by job

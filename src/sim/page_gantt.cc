@@ -257,6 +257,7 @@ std::string Gantt::figure() const {
 std::string shape_of(const Offer& offer) {
     std::string text = short_form(offer.grid);
     if (!offer.plan.stage_layers.empty()) text += " " + short_form(offer.plan);
+    if (offer.segment > 1) text += fmt::format(", {} nodes in a rack each", offer.segment);
     return text;
 }
 

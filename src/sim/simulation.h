@@ -67,7 +67,8 @@ class Simulation {
         ended_gpu_s_.resize(workload.accounts.size());
         if (o.priority_by_shares) account_shares_ = account_shares(workload);
         snapshot_.nodes = workload.nodes;
-        if (workload.topology != NetworkKind::flat) metrics_.network.emplace();
+        if (workload.topology != NetworkKind::flat)
+            metrics_.network = NetworkMetrics{.racks = workload.topology == NetworkKind::block};
         if (!workload.power.empty()) power_.emplace(workload.power);
         if (!o.ignore_network) {
             snapshot_.topology = workload.topology;
@@ -102,7 +103,8 @@ class Simulation {
     void free_nodes(const JobState&);
     Status begin(std::size_t at, const Action&);
     static Fabric network_of(const Workload&);
-    void note_leaves(const std::vector<NodeIndex>& nodes);
+    [[nodiscard]] SharedOffers told_of(const Profile&) const;
+    void note_leaves(const Action&);
     void settle(Live&, double done);
     void end_stay(const JobState&, Live&, double done);
     [[nodiscard]] double done_now(const JobState&, const Live&) const;

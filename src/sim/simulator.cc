@@ -75,7 +75,7 @@ void Simulation::arrive() {
         state.requested_type = profile.offers[job.asked].grid.gpu_type;
         state.requested_gpus = profile.offers[job.asked].grid.gpus();
         state.account = workload_.accounts[job.account];
-        offers_.emplace_hint(offers_.end(), state.id, profile.offers);
+        offers_.emplace_hint(offers_.end(), state.id, told_of(profile));
         Live& live = live_.emplace_back();
         live.job = index;
         live.work = job.iterations * Workload::work_factor(options_.errors, index);

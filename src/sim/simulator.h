@@ -40,7 +40,7 @@ struct SimulationOptions {
     std::optional<LoanOptions> loans;  ///< inference beside the cluster; policies see what it lends
     std::vector<Slowdown> slowdowns;   ///< of the workload's nodes, by start
     SlowdownOptions slowdown;
-    bool ignore_network = false;  ///< policies know nothing of switches
+    bool ignore_network = false;  ///< policies know nothing of switches and racks
     bool keep_stays = false;
     std::int64_t max_decisions = std::numeric_limits<std::int64_t>::max();
     std::function<void(double now_s, std::size_t ended, std::size_t jobs)>

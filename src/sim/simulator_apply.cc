@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // What a decision changes, and whether it keeps the contract of policy.h; what loans of nodes
 // change between decisions. See simulation.h.
+#include <algorithm>
 #include <set>
 
 #include "sim/simulation.h"
@@ -40,8 +41,11 @@ Result<std::uint32_t> Simulation::check_offer(const Action& action, const JobSta
         return broken(action, "names a wrong number of nodes");
     }
     for (std::uint32_t i = 0; i < offers.size(); ++i) {
-        if (offers[i].grid.gpu_type == grid.gpu_type && offers[i].grid.gpus() == grid.gpus())
-            return i;
+        if (offers[i].grid.gpu_type != grid.gpu_type || offers[i].grid.gpus() != grid.gpus() ||
+            offers[i].segment != action.offer.segment)
+            continue;
+        // It holds for every split of its GPUs, but a segment is of nodes.
+        if (offers[i].segment == 1 || offers[i].grid.nodes == grid.nodes) return i;
     }
     return broken(action, fmt::format("is no offer: {}", short_form(grid)));
 }
@@ -85,13 +89,24 @@ Fabric Simulation::network_of(const Workload& workload) {
     return Fabric(cluster);
 }
 
-void Simulation::note_leaves(const std::vector<NodeIndex>& nodes) {
-    if (!metrics_.network || nodes.size() < 2) return;
+/// Where nothing is known of racks a plan that needs one is none.
+SharedOffers Simulation::told_of(const Profile& profile) const {
+    const auto needs_rack = [](const Offer& offer) { return offer.segment > 1; };
+    if (!options_.ignore_network || std::ranges::none_of(profile.offers, needs_rack))
+        return profile.offers;
+    std::vector<Offer> told = profile.offers;
+    std::erase_if(told, needs_rack);
+    return told;
+}
+
+void Simulation::note_leaves(const Action& action) {
+    if (!metrics_.network || action.nodes.size() < 2) return;
     std::set<std::int32_t> leaves;
-    for (const NodeIndex n : nodes) leaves.insert(workload_.nodes[n].leaf);
+    for (const NodeIndex n : action.nodes) leaves.insert(workload_.nodes[n].leaf);
     ++metrics_.network->placements;
     metrics_.network->in_one_leaf += leaves.size() == 1;
     metrics_.network->leaves += std::ssize(leaves);
+    metrics_.network->need_domain += action.offer.segment > 1;
 }
 
 /// Of the GPUs that the job has now. A recorded run has its first start-up in it.
@@ -106,12 +121,14 @@ Status Simulation::begin(std::size_t at, const Action& action) {
     const Result<std::uint32_t> offer = check_offer(action, job, live);
     if (!offer) return offer.error();
     if (const Status status = take_nodes(action); !status) return status;
+    if (!network_.keeps_segments(action.nodes, action.offer.segment))
+        return broken(action, "splits nodes that its plan needs in one domain");
     job.phase = JobPhase::running;
     job.current = action.offer;
     job.nodes = action.nodes;
     job.start_s = snapshot_.time_s;
     job.patient_until_s = 0;
-    note_leaves(action.nodes);
+    note_leaves(action);
     ++job.restarts;
     ++metrics_.restarts;
     ++running_;
@@ -140,8 +157,9 @@ Status Simulation::apply(const Decision& decision) {
             return broken(action, "does not fit its state");
         if (moves && !job.elastic) return broken(action, "changes a job that is not elastic");
         const bool stays = action.kind == ActionKind::resize && job.nodes == action.nodes &&
-                           job.current->grid.gpus_per_node == action.offer.grid.gpus_per_node;
-        if (stays) continue;  // the same GPU set: nothing changes
+                           job.current->grid.gpus_per_node == action.offer.grid.gpus_per_node &&
+                           job.current->segment == action.offer.segment;
+        if (stays) continue;  // the same GPU set and plan: nothing changes
         if (action.kind != ActionKind::preempt) begins.emplace_back(at, &action);
         if (moves) give_up(at);
     }

@@ -30,8 +30,9 @@ constexpr std::uint64_t said_stream = std::numeric_limits<std::uint64_t>::max();
 constexpr std::uint64_t elastic_stream = said_stream - 1, limit_stream = said_stream - 2,
                         wrong_stream = said_stream - 3, liar_stream = said_stream - 4;
 
-std::vector<NodeState> make_nodes(const Cluster& cluster, PlacementRule rule) {
-    constexpr std::int64_t plenty = std::int64_t{1} << 40;
+constexpr std::int64_t plenty = std::int64_t{1} << 40;
+
+std::vector<NodeState> make_nodes(const Cluster& cluster) {
     std::vector<NodeState> nodes;
     std::map<std::string, std::int64_t> named;
     for (const NodeGroup& group : cluster.groups) {
@@ -41,7 +42,10 @@ std::vector<NodeState> make_nodes(const Cluster& cluster, PlacementRule rule) {
                 {name, group.gpu_type, group.gpus_per_node, group.gpus_per_node, plenty, plenty});
         }
     }
-    if (rule == PlacementRule::nodes) return nodes;
+    return nodes;
+}
+
+std::vector<NodeState> make_pools(const Cluster& cluster, const std::vector<NodeState>& nodes) {
     std::vector<NodeState> pools;
     for (const std::string& type : cluster.gpu_types()) {
         NodeState& pool = pools.emplace_back(NodeState{
@@ -54,25 +58,32 @@ std::vector<NodeState> make_nodes(const Cluster& cluster, PlacementRule rule) {
     return pools;
 }
 
-/// Leaves are full one after the other, and of one group; pods, too. One core switch has all.
-void lay_network(const Cluster& cluster, Workload& out) {
-    if (cluster.groups.front().leaf_nodes == 0) return;
-    out.topology = NetworkKind::tree;
-    SwitchTable table;
-    std::size_t node = 0;
-    std::int64_t leaf = 0, pod = 0;
-    for (const NodeGroup& group : cluster.groups) {
-        for (std::int64_t i = 0; i < group.count; ++i, ++node) {
-            const bool opens_leaf = i % group.leaf_nodes == 0;
-            if (opens_leaf) ++leaf;
-            if (group.pod_leaves > 0 && i % (group.leaf_nodes * group.pod_leaves) == 0) ++pod;
-            std::vector<std::string> path{"core"};
-            if (group.pod_leaves > 0) path.push_back(fmt::format("pod{}", pod));
-            path.push_back(fmt::format("leaf{}", leaf));
-            out.nodes[node].leaf = table.add(path);
-        }
+/// The last leaf, pod and rack so far.
+struct Opened {
+    std::int64_t leaf = 0, pod = 0, rack = 0;
+};
+
+/// What the group's next node hangs on, before which there are so many of it.
+std::vector<std::string> path_of_next(const NodeGroup& group, std::int64_t before, Opened& last) {
+    if (group.domain_nodes > 0) {
+        if (before % group.domain_nodes == 0) ++last.rack;
+        return {fmt::format("rack{}", last.rack)};
     }
-    out.switches = table.take();
+    if (before % group.leaf_nodes == 0) ++last.leaf;
+    std::vector<std::string> path{"core"};
+    if (group.pod_leaves > 0) {
+        if (before % (group.leaf_nodes * group.pod_leaves) == 0) ++last.pod;
+        path.push_back(fmt::format("pod{}", last.pod));
+    }
+    path.push_back(fmt::format("leaf{}", last.leaf));
+    return path;
+}
+
+NetworkKind network_kind(const Cluster& cluster) {
+    const NodeGroup& any = cluster.groups.front();
+    return any.domain_nodes > 0 ? NetworkKind::block
+           : any.leaf_nodes > 0 ? NetworkKind::tree
+                                : NetworkKind::flat;
 }
 
 /// In the order of make_nodes().
@@ -149,17 +160,17 @@ void set_slower(const Cluster& cluster, Profile& profile) {
 
 Profile make_profile(const Cluster& cluster, const std::string& model, std::int64_t batch,
                      const std::vector<Row>& rows, const TypeWidths& widths) {
-    std::map<std::pair<std::string, std::int64_t>, const Row*> best;
+    std::map<std::tuple<std::string, std::int64_t, bool>, const Row*> best;
     for (const Row& row : rows) {
         if (!widths.contains(row.gpu_type)) continue;
-        const Row*& at = best[{row.gpu_type, row.gpus()}];
+        const Row*& at = best[{row.gpu_type, row.gpus(), row.segment > 1}];
         if (at == nullptr || row.iteration_s < at->iteration_s) at = &row;
     }
-    Profile profile{model, batch, {}, {}};
-    std::map<Grid, double> shares;
+    std::vector<std::pair<Offer, double>> found;  // with the share of its communication
     for (const auto& [key, row] : best) {
         const auto grid = widest_grid(row->gpu_type, row->gpus(), widths.at(row->gpu_type));
-        if (!grid) continue;
+        // A segment is of nodes of the row's layout. With pools there are no such nodes.
+        if (!grid || (row->segment > 1 && grid->nodes != row->nodes)) continue;
         Offer offer;
         offer.grid = *grid;
         offer.grid.stages = std::max<std::int64_t>(1, row->plan.pp());
@@ -168,42 +179,52 @@ Profile make_profile(const Cluster& cluster, const std::string& model, std::int6
         offer.estimate.samples_per_s = static_cast<double>(batch) / row->iteration_s;
         offer.estimate.source = row->source;
         offer.slower = row->slower;
-        shares[offer.grid] = row->communication_share;
-        profile.offers.push_back(std::move(offer));
+        offer.segment = row->segment;
+        found.emplace_back(std::move(offer), row->communication_share);
     }
-    std::vector<Offer>& offers = profile.offers.own();
-    std::sort(offers.begin(), offers.end(), [](const Offer& a, const Offer& b) {
-        return std::tie(a.estimate.iteration_s, a.grid) < std::tie(b.estimate.iteration_s, b.grid);
+    std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) {
+        return std::tie(a.first.estimate.iteration_s, a.first.grid, a.first.segment) <
+               std::tie(b.first.estimate.iteration_s, b.first.grid, b.first.segment);
     });
-    for (const Offer& offer : offers) profile.communication_shares.push_back(shares[offer.grid]);
+    Profile profile{model, batch, {}, {}};
+    std::vector<Offer>& offers = profile.offers.own();
+    for (auto& [offer, share] : found) {
+        offers.push_back(std::move(offer));
+        profile.communication_shares.push_back(share);
+    }
     set_slower(cluster, profile);
     return profile;
 }
 
-/// Offer of the type with the least count >= gpus, else with the largest; -1 when the type has
-/// none.
+/// Offer of the type with the least count >= gpus, else with the largest, and of these that of the
+/// least segment; -1 when the type has none.
 int nearest_count(const Profile& profile, std::string_view type, std::int64_t gpus) {
-    int larger = -1, largest = -1;
-    const auto count = [&](int i) {
-        return profile.offers[static_cast<std::size_t>(i)].grid.gpus();
+    int nearest = -1;
+    const auto rank = [&](int i) {
+        const Offer& offer = profile.offers[static_cast<std::size_t>(i)];
+        const std::int64_t count = offer.grid.gpus();
+        return std::tuple(count < gpus, count < gpus ? -count : count, offer.segment);
     };
     for (int i = 0; i < static_cast<int>(profile.offers.size()); ++i) {
         if (profile.offers[static_cast<std::size_t>(i)].grid.gpu_type != type) continue;
-        if (largest < 0 || count(i) > count(largest)) largest = i;
-        if (count(i) >= gpus && (larger < 0 || count(i) < count(larger))) larger = i;
+        if (nearest < 0 || rank(i) < rank(nearest)) nearest = i;
     }
-    return larger >= 0 ? larger : largest;
+    return nearest;
 }
 
 class Binder {
   public:
     Binder(const Cluster& cluster, const Throughputs& table, const WorkloadOptions& options)
         : cluster_(cluster), table_(table), options_(options) {
-        out_.nodes = make_nodes(cluster, options.placement);
         if (options.placement == PlacementRule::nodes) {
+            Snapshot laid = lay_out(cluster);
+            out_.nodes = std::move(laid.nodes);
+            out_.topology = laid.topology;
+            out_.switches = std::move(laid.switches);
             out_.inference_nodes = inference_of(cluster);
-            lay_network(cluster, out_);
             out_.power = power_of(cluster);
+        } else {
+            out_.nodes = make_pools(cluster, make_nodes(cluster));
         }
         out_.gpu_types = cluster.gpu_types();
         out_.shares = cluster.shares;
@@ -394,6 +415,21 @@ double Workload::limit_factor(std::uint64_t seed, std::uint32_t job) {
 double Workload::time_factor(const Errors& errors, std::uint32_t job, std::size_t offer) {
     if (errors.estimate_sigma == 0) return 1;
     return std::exp(errors.estimate_sigma * normal(errors.seed, job, offer + 1));
+}
+
+Snapshot lay_out(const Cluster& cluster) {
+    Snapshot out;
+    out.nodes = make_nodes(cluster);
+    out.topology = network_kind(cluster);
+    if (out.topology == NetworkKind::flat) return out;
+    SwitchTable table;
+    Opened last;
+    auto node = out.nodes.begin();
+    for (const NodeGroup& group : cluster.groups)
+        for (std::int64_t i = 0; i < group.count; ++i, ++node)
+            node->leaf = table.add(path_of_next(group, i, last));
+    out.switches = table.take();
+    return out;
 }
 
 Result<Workload> bind_workload(const Cluster& cluster, const std::vector<TraceJob>& trace,

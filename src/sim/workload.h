@@ -32,7 +32,8 @@ struct Errors {
 };
 
 /// What all jobs of one model and batch share. Offers: one per (type, count) with the time of the
-/// fastest layout in the table, on the fewest nodes of this cluster that hold it, fastest first.
+/// fastest layout in the table, on the fewest nodes of this cluster that hold it, fastest first;
+/// where that one needs a domain, the fastest that needs none, too.
 struct Profile {
     std::string model;
     std::int64_t batch = 0;
@@ -59,7 +60,8 @@ struct SimJob {
 
 struct Workload {
     std::vector<NodeState> nodes;
-    NetworkKind topology = NetworkKind::flat;  ///< a tree with leaf_nodes; with pools flat
+    /// A tree with leaf_nodes, blocks with domain_nodes; with pools flat.
+    NetworkKind topology = NetworkKind::flat;
     std::vector<Switch> switches;
     std::vector<PowerRule> power;  ///< by node; with pools, and where no node sleeps, empty
     std::vector<NodeIndex> inference_nodes;  ///< ascending; with pools none
@@ -91,9 +93,15 @@ struct WorkloadOptions {
     std::string trace_name;     ///< for messages
 };
 
+/// The nodes of a cluster, all free, and what they hang on. Leaves are full one after the other,
+/// and of one group; pods and racks, too. One core switch has all leaves. Nodes of racks are in
+/// blocks, as Slurm's topology/block has them.
+Snapshot lay_out(const Cluster&);
+
 /// A request without a row becomes the nearest larger count of its type with one, else the largest;
 /// a type without any row becomes the first type of the cluster that has one, by the same rule.
-/// Counts beyond the cluster's GPUs of a type are no offers. A job without a model has one offer:
+/// Counts beyond the cluster's GPUs of a type are no offers. Of two offers of a count the request
+/// is that which needs no domain. A job without a model has one offer:
 /// what it asked for, at 1 s an iteration. Errors: models or GPU types that
 /// neither the table nor the cluster know, by the trace's file:line.
 Result<Workload> bind_workload(const Cluster&, const std::vector<TraceJob>&, const Throughputs&,

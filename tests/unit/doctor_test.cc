@@ -238,7 +238,7 @@ TEST(a_network_is_counted_and_nodes_outside_it_are_told) {
     assert_verdict(check_network(facts), "network", Verdict::ok, "topology/tree: 2 leaf switches");
     facts.network = parse_network("SwitchName=leaf1 Level=0 LinkSpeed=1 Nodes=n1\n");
     assert_verdict(check_network(facts), "network", Verdict::warn,
-                   "has no leaf switch for n2: no job is started there");
+                   "no leaf switch has n2: no job is started there");
     facts.slurm_config = std::map<std::string, std::string>{{"TopologyPlugin", "topology/block"}};
     facts.network = parse_network(
         "BlockName=block1 BlockIndex=0 Nodes=n[1-2] BlockSize=2\n"
@@ -262,7 +262,28 @@ TEST(a_network_is_counted_and_nodes_outside_it_are_told) {
         assert_verdict(check_network(facts), "network", Verdict::warn, remedy);
     }
     facts.slurm_config = std::map<std::string, std::string>{{"TopologyPlugin", "topology/none"}};
+    facts.network = parse_network("");
     ck_assert(check_network(facts).empty());
+    facts.network = environment_error("no answer");
+    ck_assert(check_network(facts).empty());
+}
+
+/// TopologyPlugin keeps its default beside topology.yaml (seen in 26.05's source): what counts is
+/// what slurmctld has.
+TEST(a_network_of_topology_yaml_is_found_and_nodes_of_another_partition_s_are_not_lost) {
+    Facts facts;
+    facts.slurm_config = std::map<std::string, std::string>{{"TopologyPlugin", "topology/flat"}};
+    facts.nodes = parse_nodes(
+        "NodeName=n1\n Gres=gpu:a:1\n Partitions=main\nNodeName=n2\n Gres=gpu:a:1\n "
+        "Partitions=main,own\nNodeName=n3\n Gres=gpu:a:1\n Partitions=own\n");
+    facts.network = parse_network("BlockName=b1 BlockIndex=0 Nodes=n[1-2] BlockSize=2\n");
+    assert_verdict(check_network(facts), "network", Verdict::warn, "no block has n3");
+    facts.partitions = parse_partitions(
+        "PartitionName=main\n   State=UP\nPartitionName=own\n   Topology=flat State=UP\n");
+    assert_verdict(check_network(facts), "network", Verdict::ok,
+                   "topology/block of topology.yaml: 1 block");
+    facts.network = parse_network("BlockName=b1 BlockIndex=0 Nodes=n1 BlockSize=2\n");
+    assert_verdict(check_network(facts), "network", Verdict::warn, "no block has n2");
 }
 
 TEST(a_good_installation_has_nothing_bad) {

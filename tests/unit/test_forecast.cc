@@ -68,6 +68,39 @@ TEST(a_job_starts_when_the_one_before_it_ends) {
     ck_assert(starts.at(1).grid == offer_of(4, 1).grid);
 }
 
+/// Four nodes of two racks come free: two of each, or three of one and one of the other.
+TEST(a_start_is_expected_with_one_of_two_plans_of_a_grid) {
+    for (const bool whole : {true, false}) {
+        Scene scene;
+        SwitchTable racks;
+        scene.snapshot.topology = NetworkKind::block;
+        scene.snapshot.nodes.clear();
+        for (const char* rack : {"r1", "r1", "r1", "r2", "r2", "r2"}) {
+            const std::string name = "n" + std::to_string(scene.snapshot.nodes.size());
+            scene.snapshot.nodes.push_back({name, "a40", 4, 0, 0, 64000});
+            scene.snapshot.nodes.back().leaf = racks.add({rack});
+        }
+        scene.snapshot.switches = racks.take();
+        scene.snapshot.node_sets = {{0, 1, 2, 3, 4, 5}};
+        scene.snapshot.others = {{.job = 90, .end_s = 1100, .parts = {}}};
+        for (const NodeIndex n : {0U, 1U, whole ? 4U : 2U, 3U})
+            scene.snapshot.others[0].parts.push_back({n, 4, 16, 0});
+        scene.add(1, 16, 6000);
+        scene.snapshot.jobs[0].max_gpus = 16;
+        Offer twin = offer_of(16, 1);
+        twin.grid = {"a40", 4, 4, 1};
+        Offer of_rack = twin;
+        of_rack.segment = 2;
+        twin.estimate.iteration_s = 1.02;
+        scene.offers[1] = {of_rack, twin};
+        const auto starts = scene.starts();
+        ck_assert_uint_eq(starts.size(), 1);
+        ck_assert_int_eq(starts.at(1).grid.segment, whole ? 2 : 1);
+        ck_assert(starts.at(1).grid.is_of(whole ? of_rack : twin));
+        ck_assert(!starts.at(1).grid.is_of(whole ? twin : of_rack));
+    }
+}
+
 TEST(jobs_that_fit_together_start_together) {
     Scene scene;
     scene.add(1, 2, 600);

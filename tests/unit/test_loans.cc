@@ -241,6 +241,24 @@ TEST(an_elastic_job_is_scaled_in_to_what_fits_and_another_is_preempted) {
     ck_assert(moves.size() == 2 && moves[1].kind == ActionKind::preempt && moves[1].job == 2);
 }
 
+/// What stays of its nodes may be in pieces of racks.
+TEST(a_job_is_scaled_in_to_no_plan_that_needs_a_domain) {
+    Snapshot snapshot = four_nodes();
+    snapshot.jobs = {running(1, {0, 1, 2}, true)};
+    Offer of_rack = offer_of(2, 8, 2);
+    of_rack.segment = 2;
+    for (const bool twin : {true, false}) {
+        Offers offers{{1, {of_rack, offer_of(3, 8, 1)}}};
+        if (twin) offers[1].push_back(offer_of(2, 8, 2.5));
+        const ReclaimView view = reclaim_view(snapshot, offers, {1, 2}, 1, false);
+        const auto moves =
+            reclaim_moves(snapshot, offers, view, choose_servers(view.problem).returned, false);
+        ck_assert_uint_eq(moves.size(), 1);
+        ck_assert(moves[0].kind == (twin ? ActionKind::resize : ActionKind::preempt));
+        ck_assert_int_eq(moves[0].offer.segment, 1);
+    }
+}
+
 TEST(a_job_on_lent_nodes_alone_keeps_as_many_as_its_smallest_offer_needs) {
     Snapshot snapshot = four_nodes();
     snapshot.jobs = {running(1, {1, 2, 3}, true)};

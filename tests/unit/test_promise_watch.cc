@@ -289,6 +289,20 @@ void restart(Scene& scene) {
     scene.book.take_over(*kept);
 }
 
+TEST(a_promise_keeps_with_which_of_two_plans_of_a_grid_it_is) {
+    PromiseBook::Kept kept;
+    kept.promises[1].grid = Chosen(Grid{"gb200", 4, 4, 1});
+    kept.promises[1].grid.segment = 2;
+    std::string text = format_promises(kept);
+    const auto read = parse_promises(text);
+    ck_assert(read && read->promises == kept.promises);
+    const std::string segment = "\"segment\":2,";
+    ck_assert(text.find(segment) != std::string::npos);
+    text.erase(text.find(segment), segment.size());
+    const auto older = parse_promises(text);  // of a version that wrote none
+    ck_assert(older && older->promises.at(1).grid == Chosen(Grid{"gb200", 4, 4, 1}));
+}
+
 /// An elastic job starts in time, and `by` makes it leave; it has done `done` of its 600 iterations
 /// when it starts again, `later_s` after its first start. What its owner is told then.
 std::string told_again(Departure by, double done, double later_s, Scene& scene,

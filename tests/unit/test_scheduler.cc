@@ -194,6 +194,28 @@ struct RackScene : Scene {
         r.max_gpus = max_gpus;
         return job(id, r);
     }
+    /// Job 1 has been started with that, on these nodes.
+    void runs(const Offer& ran, std::vector<NodeIndex> nodes) {
+        JobView& job = host.view.jobs[0];
+        job.facts.state = HostJobState::running;
+        job.facts.held = false;
+        job.facts.mark->phase = Phase::started;
+        job.offer_json = to_json(ran);
+        job.start_s = 1000;
+        for (const NodeIndex n : nodes) host.view.snapshot.nodes[n].free_gpus = 0;
+        job.nodes = std::move(nodes);
+    }
+    /// It says of itself that it is half as slow again as estimated. What the log says then.
+    std::string reports(Scheduler& scheduler, const Offer& ran) {
+        LeftReport left;
+        left.job = 1;
+        left.record = *host.view.jobs[0].record.text;
+        left.offer_json = to_json(ran);
+        left.report.iteration_s = 1.5 * ran.estimate.iteration_s;
+        left.report.steps = 100;
+        scheduler.observe(left, 2000);
+        return host.log.back();
+    }
 };
 
 /// A plan that needs parts of racks whole is no plan of a job that Slurm starts where Slurm cannot
@@ -260,25 +282,26 @@ TEST(a_job_of_a_plan_that_needs_no_rack_is_told_corrected_and_shown_as_that) {
     };
     const double planned_s = chosen();
     ck_assert_double_eq_tol(ran.estimate.iteration_s, planned_s, 1e-9);
-    scene.host.view.jobs[0].facts.state = HostJobState::running;
-    JobView& job = scene.host.view.jobs[0];
-    job.facts.held = false;
-    job.facts.mark->phase = Phase::started;
-    job.offer_json = to_json(ran);
-    job.start_s = 1000;
-    job.nodes = {0, 1, 2, 4, 5, 6};
-    for (const NodeIndex n : job.nodes) scene.host.view.snapshot.nodes[n].free_gpus = 0;
+    scene.runs(ran, {0, 1, 2, 4, 5, 6});
     scheduler->round();
     ck_assert_double_eq_tol(chosen(), planned_s, 1e-9);
-    LeftReport left;
-    left.job = 1;
-    left.record = *job.record.text;
-    left.offer_json = to_json(ran);
-    left.report.iteration_s = 1.5 * planned_s;
-    left.report.steps = 100;
-    scheduler->observe(left, 2000);
+    const std::string told = scene.reports(*scheduler, ran);
+    ck_assert_msg(told.find("(1.5 times slower)") != std::string::npos, "%s", told.c_str());
     scheduler->round();
     ck_assert_double_eq_tol(chosen(), 1.5 * planned_s, 1e-6 * planned_s);
+}
+
+TEST(a_report_of_a_plan_that_needs_racks_stands_beside_its_time_in_them) {
+    RackScene scene(true);
+    scene.wants(1, 24, 24);
+    const auto scheduler = scene.scheduler();
+    scheduler->round();
+    const Offer ran = scene.host.started.at(1).offer;
+    ck_assert_int_gt(ran.segment, 1);
+    scene.runs(ran, {0, 1, 2, 3, 4, 5});
+    scheduler->round();
+    const std::string told = scene.reports(*scheduler, ran);
+    ck_assert_msg(told.find("(1.5 times slower)") != std::string::npos, "%s", told.c_str());
 }
 
 /// A partition of Slurm 25.05 with a topology of its own: its own node and a shared one lie below

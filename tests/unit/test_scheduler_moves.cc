@@ -141,7 +141,8 @@ TEST(nobody_is_moved_to_a_shape_that_a_limit_refused_it) {
     ClusterView view;
     BlockedOffers blocked;
     blocked.new_round(view);
-    const Grid own{"a40", 1, 2, 1}, larger{"a40", 1, 4, 1}, other{"a40", 2, 4, 1};
+    const Chosen own(Grid{"a40", 1, 2, 1}), larger(Grid{"a40", 1, 4, 1}),
+        other(Grid{"a40", 2, 4, 1});
     std::vector<Offer> list(3);
     list[0].grid = own, list[1].grid = larger, list[2].grid = other;
     const auto offers = std::make_shared<const std::vector<Offer>>(list);

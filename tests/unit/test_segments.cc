@@ -208,6 +208,26 @@ TEST(a_job_waits_for_the_racks_that_will_be_whole) {
     ck_assert(start != nullptr && start->offer.grid.nodes == 2);
 }
 
+/// Of 16 GPUs in a rack of whole nodes, of four half ones there is no plan.
+TEST(a_plan_of_segments_is_for_no_other_split_of_its_gpus) {
+    PolicyOptions any;
+    any.any_layout = true;
+    for (const char* policy : {"arena", "aryl"})
+        for (const bool twin : {false, true}) {
+            Snapshot s = cluster_of(1, 2, 4, NetworkKind::block);
+            for (NodeState& node : s.nodes) node.free_gpus = 4;
+            s.jobs = {job_of(1)};
+            s.jobs[0].requested_gpus = 16;
+            Offers offers;
+            offers[1] = std::vector{of_segments(2, 1, 2)};
+            if (twin) offers[1].push_back(offer_of(2, 1.02));
+            const Decision d = decide(s, offers, policy, any);
+            const Action* start = start_of(d, 1);
+            ck_assert_msg((start != nullptr) == twin, "%s", policy);
+            ck_assert(!twin || (start->offer.segment == 1 && start->nodes.size() == 4));
+        }
+}
+
 // ---- a plan of segments, and one without
 // ---------------------------------------------------------
 
@@ -282,4 +302,5 @@ TEST(a_promise_counts_on_the_plan_that_needs_no_rack) {
     const Promise* promise = promises.find(1);
     ck_assert(promise != nullptr);
     ck_assert_double_eq_tol(promise->end_s, s.time_s + 1500 + options.restart.seconds(48), 1);
+    ck_assert(promise->grid.is_of(offers[1][1]) && !promise->grid.is_of(offers[1][0]));
 }

@@ -95,10 +95,96 @@ TEST(a_job_pays_for_the_span_that_it_gets) {
             parse_cluster("nodes: [{gpu_type: a, count: 2, gpus_per_node: 1" + tail, "c.yaml"),
             text);
     };
-    refuse("}]\noversubscription: {leaf: 2}\n", "needs leaf_nodes");
+    refuse("}]\noversubscription: {leaf: 2}\n", "needs leaf_nodes or domain_nodes");
     refuse(", leaf_nodes: 1}]\noversubscription: {leaf: 0.5}\n", "leaf");
     refuse(", leaf_nodes: 1}]\noversubscription: {spine: 2}\n", "spine");
     refuse(", leaf_nodes: 1}]\noversubscription: 2\n", "a map of leaf and pod");
+}
+
+namespace {
+
+/// Four GPUs on two nodes: 2.5 s where both are in one rack, and 4 s with a plan that needs none.
+Throughputs with_racks() {
+    Throughputs table = must(parse_throughputs(table_header + "bert,1B,8,a40,2,2,4\n", "p.csv"));
+    std::vector<Row>& rows = table.rows.at({"bert__1B", 8});
+    rows.push_back(rows.front());
+    rows.back().iteration_s = 2.5;
+    rows.back().segment = 2;
+    return table;
+}
+
+Workload in_racks(const std::string& nodes, WorkloadOptions options = {}) {
+    const auto trace = must(parse_trace(header + "x,0,51,bert__1B,,8,4,a40\n", "t.csv"));
+    return must(bind_workload(cluster_of(nodes), trace, with_racks(), options));
+}
+
+const std::string one_rack = "  - {gpu_type: a40, count: 2, gpus_per_node: 2, domain_nodes: 2}\n";
+/// The nodes are the first of a rack each.
+const std::string two_racks =
+    "  - {gpu_type: a40, count: 1, gpus_per_node: 2, domain_nodes: 2}\n"
+    "  - {gpu_type: a40, count: 1, gpus_per_node: 2, domain_nodes: 2}\n";
+
+}  // namespace
+
+TEST(racks_are_blocks_of_so_many_nodes_of_a_group) {
+    const Snapshot s =
+        lay_out(cluster_of("  - {gpu_type: a40, count: 5, gpus_per_node: 2, domain_nodes: 2}\n"
+                           "  - {gpu_type: v100, count: 1, gpus_per_node: 4, domain_nodes: 3}\n"));
+    ck_assert(s.topology == NetworkKind::block && s.switches.size() == 4);
+    std::string racks;
+    for (const NodeState& node : s.nodes) {
+        ck_assert_uint_eq(path_of(s.switches, node.leaf).size(), 1);
+        racks += path_of(s.switches, node.leaf)[0] + " ";
+    }
+    assert_text(racks, "rack1 rack1 rack2 rack2 rack3 rack4 ");
+    const auto refuse = [](const std::string& first, const std::string& second, const char* why) {
+        const std::string node = "  - {gpu_type: a, count: 2, gpus_per_node: 1";
+        assert_refused(
+            parse_cluster("nodes:\n" + node + first + "}\n" + node + second + "}\n", "c"), why);
+    };
+    refuse("", ", domain_nodes: 2", "one of the two in each entry of nodes");
+    refuse(", domain_nodes: 2", ", leaf_nodes: 2", "one of the two in each entry of nodes");
+    refuse(", domain_nodes: 2, leaf_nodes: 2", "", "each rack is a leaf");
+    refuse(", domain_nodes: 2, pod_leaves: 2", "", "each rack is a leaf");
+    refuse(", domain_nodes: 0", "", "domain_nodes");
+}
+
+/// A start takes 70 s, and there are ten iterations to do.
+TEST(a_job_has_the_plan_of_a_rack_where_one_is_whole_and_policies_know_of_it) {
+    for (const char* name : {"arena", "fifo", "fcfs"}) {
+        const auto run_on = [&](const std::string& nodes, bool blind) {
+            SimulationOptions options;
+            options.ignore_network = blind;
+            return run(in_racks(nodes), find_policy(name)->decide, options);
+        };
+        const Metrics whole = run_on(one_rack, false);
+        assert_near(whole.jct_s.mean, 70 + 25);
+        ck_assert(whole.network && whole.network->racks && whole.network->need_domain == 1);
+        for (const Metrics& m :
+             {run_on(one_rack, true), run_on(two_racks, false), run_on(two_racks, true)}) {
+            assert_near(m.jct_s.mean, 70 + 40);
+            ck_assert_int_eq(m.network->need_domain, 0);
+        }
+    }
+    const Workload racks = in_racks(one_rack);
+    const SharedOffers& offers = racks.profiles[0].offers;
+    ck_assert(offers.size() == 2 && offers[0].segment == 2);
+    ck_assert_msg(offers[racks.jobs[0].asked].segment == 1, "a user asks for GPUs, not for a rack");
+    WorkloadOptions by_pools;
+    by_pools.placement = PlacementRule::pools;
+    const Workload pools = in_racks(one_rack, by_pools);
+    ck_assert(pools.profiles[0].offers.size() == 1 && pools.topology == NetworkKind::flat);
+}
+
+TEST(a_policy_that_takes_a_rack_apart_is_told) {
+    const PolicyFunction knows_no_racks = [](const Snapshot& s, const Offers& offers,
+                                             const PolicyOptions& options) {
+        Snapshot one_block = s;
+        for (NodeState& node : one_block.nodes) node.leaf = 0;
+        return decide_fcfs(one_block, offers, options);
+    };
+    assert_refused(simulate(in_racks(two_racks), "test", knows_no_racks, {}),
+                   "splits nodes that its plan needs in one domain");
 }
 
 /// The first job has the first node for 90 s. The second comes when both nodes sleep, the second

@@ -35,7 +35,7 @@ ClusterView view_at(double steady_s, std::int64_t free_gpus = 0, bool up = true)
     return view;
 }
 
-const Grid grid{"a40", 1, 2};
+const Chosen grid(Grid{"a40", 1, 2});
 Offer offer_of(const Grid& of) {
     Offer offer;
     offer.grid = of;
@@ -66,6 +66,33 @@ TEST(a_blocked_offer_is_tried_again_when_its_reason_is_gone) {
     ck_assert_uint_eq(blocked.open(1, one_offer).size(), 1);
 }
 
+/// The same nodes and GPUs, in a rack and with a plan that needs none.
+TEST(what_slurm_refuses_one_plan_of_a_grid_rests_no_other) {
+    Offer of_rack = offer_of({"a40", 2, 4}), twin = of_rack;
+    of_rack.segment = 2;
+    const auto both = std::make_shared<const std::vector<Offer>>(std::vector{of_rack, twin});
+    for (const Offer& refused : *both) {
+        const Offer& other = refused.segment > 1 ? twin : of_rack;
+        const auto left = [&](const SharedOffers& open) {
+            return open.size() == 1 && open.front() == other;
+        };
+        BlockedOffers blocked;
+        blocked.new_round(view_at(100));
+        ck_assert(
+            blocked.refuse(1, refused, "Requested node configuration is not available", true));
+        ck_assert(left(blocked.open(1, both)));
+        ck_assert(!blocked.why_not(1, refused).empty() && blocked.why_not(1, other).empty());
+        blocked.block(2, refused, "QOSMaxGRESPerJob", true);
+        ck_assert(left(blocked.open(2, both)));
+        ck_assert(left(blocked.to_move_to(2, both, Chosen(Grid{"a40", 1, 4}))));
+        blocked.block(2, other, "QOSMaxGRESPerJob", true);
+        ck_assert_msg(left(blocked.to_move_to(2, both, other)), "it has its own");
+        ck_assert(!blocked.busy_too_long(3, refused, "busy"));
+        blocked.new_round(view_at(111));
+        ck_assert_msg(!blocked.busy_too_long(3, other, "busy"), "it has its own 10 s");
+    }
+}
+
 TEST(what_fails_once_is_no_plan_that_slurm_does_not_share) {
     BlockedOffers blocked;
     blocked.new_round(view_at(100));
@@ -76,10 +103,10 @@ TEST(what_fails_once_is_no_plan_that_slurm_does_not_share) {
     ck_assert(!blocked.busy_too_long(2, grid, "busy"));
     blocked.new_round(view_at(109));
     ck_assert(!blocked.busy_too_long(2, grid, "busy"));
-    ck_assert_msg(!blocked.busy_too_long(2, {"a40", 1, 4}, "busy"),
+    ck_assert_msg(!blocked.busy_too_long(2, Chosen(Grid{"a40", 1, 4}), "busy"),
                   "another shape has its own 10 s");
     blocked.new_round(view_at(119));
-    ck_assert(blocked.busy_too_long(2, {"a40", 1, 4}, "busy"));
+    ck_assert(blocked.busy_too_long(2, Chosen(Grid{"a40", 1, 4}), "busy"));
     blocked.forget([](const auto& entry) { return entry.first == 1; });
     ck_assert_uint_eq(blocked.open(1, one_offer).size(), 1);
 }

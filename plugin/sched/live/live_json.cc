@@ -146,8 +146,7 @@ void add_place(const QueuePosition& place, const JobStatus& status, const JobSta
     json["expected_grid"] = short_form(place.expected->grid);
     if (!place.expected->span.empty()) json["expected_span"] = place.expected->span;
     const double iteration = iteration_s(status, [&](const Offer& offer) {
-        return is_same_layout(offer.grid, place.expected->grid) &&
-               offer.plan == place.expected->plan;
+        return place.expected->grid.is_of(offer) && offer.plan == place.expected->plan;
     });
     if (const double end_s = end_of(place.expected->start_s, iteration, job); end_s > 0)
         json["expected_end_s"] = end_s;

@@ -8,6 +8,7 @@
 
 #include "base/text.h"
 #include "planner/hardware/hardware.h"
+#include "planner/plans/pool_network.h"
 #include "planner/requests/plan_query.h"
 #include "request/options.h"
 
@@ -61,43 +62,11 @@ void merge(SitePool& pool, const SitePool& other) {
     pool.memory_mb_per_gpu = std::min(pool.memory_mb_per_gpu, other.memory_mb_per_gpu);
 }
 
-/// Nodes of a type by what they hang on.
-struct Crowd {
-    std::map<std::int32_t, std::int64_t> of_leaf, of_pod;
-    std::int32_t last_leaf = -1;
-    bool alternates = false;  ///< a leaf's nodes do not follow each other
-};
-
-std::int64_t most_of(const std::map<std::int32_t, std::int64_t>& counts) {
-    std::int64_t most = 0;
-    for (const auto& [key, count] : counts) most = std::max(most, count);
-    return most;
-}
-
-/// Blocks are NVLink domains: that is what topology/block is for.
-void set_network(const Snapshot& snapshot, const Crowd& crowd, SitePool& pool) {
-    if (snapshot.topology == NetworkKind::flat) return;
-    pool.leaf_nodes = most_of(crowd.of_leaf);
-    if (snapshot.topology == NetworkKind::block)
-        pool.domain_nodes = pool.leaf_nodes, pool.domains_alternate = crowd.alternates;
-    else
-        pool.pod_nodes = most_of(crowd.of_pod);
-}
-
-/// Nodes come in Slurm's order, which is that of ranks.
-void count_node(const Snapshot& snapshot, const NodeState& node, Crowd& crowd) {
-    if (node.leaf < 0) return;
-    const std::int32_t above = snapshot.switches[static_cast<std::size_t>(node.leaf)].above;
-    if (crowd.of_leaf[node.leaf]++ > 0 && node.leaf != crowd.last_leaf) crowd.alternates = true;
-    crowd.last_leaf = node.leaf;
-    ++crowd.of_pod[above < 0 ? -1 - node.leaf : above];
-}
-
 }  // namespace
 
 std::vector<SitePool> OfferBook::pools_in(const ClusterView& view, const Place& place) const {
     std::map<std::string, SitePool> found;
-    std::map<std::string, Crowd> crowds;
+    std::map<std::string, PoolNetwork> networks;
     // What may be avoided for an hour is no reason to plan anew.
     for (NodeIndex index : view.snapshot.node_sets[view.whole_set(place.node_set)]) {
         const NodeState& node = view.snapshot.nodes[index];
@@ -114,7 +83,7 @@ std::vector<SitePool> OfferBook::pools_in(const ClusterView& view, const Place& 
             std::max<std::int64_t>(share(view.node_cpus[index], place.max_cpus_per_node), 1);
         if (view.memory_tracked)
             one.memory_mb_per_gpu = share(view.node_memory_mb[index], place.max_memory_mb_per_node);
-        count_node(view.snapshot, node, crowds[node.gpu_type]);
+        networks[node.gpu_type].count(view.snapshot, node);
         const auto [known, first] = found.try_emplace(node.gpu_type, one);
         const std::int64_t gpus = known->second.max_gpus + one.max_gpus;
         const std::int64_t nodes = known->second.nodes + 1;
@@ -125,7 +94,7 @@ std::vector<SitePool> OfferBook::pools_in(const ClusterView& view, const Place& 
     }
     std::vector<SitePool> pools;
     for (auto& [type, pool] : found) {
-        set_network(view.snapshot, crowds[type], pool);
+        networks[type].tell(view.snapshot.topology, pool);
         pools.push_back(std::move(pool));
     }
     return pools;
@@ -257,16 +226,32 @@ OfferList OfferBook::offers(std::uint32_t user, const Request& request,
     return cache_.insert(corrected_key, correct_offers(*list, observations));
 }
 
-std::optional<Estimate> OfferBook::price(const Request& request, const Offer& offer) {
+std::optional<Estimate> OfferBook::price(const Request& request, const Offer& offer,
+                                         const std::vector<SitePool>& pools) {
     const Grid& grid = offer.grid;
     const std::string* hardware = hardware_of(config_, grid.gpu_type);
     if (hardware == nullptr) return std::nullopt;
-    const auto pool = pool_of(request, {.gpu_type = grid.gpu_type,
-                                        .hardware = *hardware,
-                                        .gpus_per_node = grid.gpus_per_node,
-                                        .max_gpus = grid.gpus()});
+    const auto known = std::ranges::find(pools, grid.gpu_type, &SitePool::gpu_type);
+    auto pool =
+        pool_of(request, known != pools.end() ? *known
+                                              : SitePool{.gpu_type = grid.gpu_type,
+                                                         .hardware = *hardware,
+                                                         .gpus_per_node = grid.gpus_per_node,
+                                                         .max_gpus = grid.gpus()});
     if (!pool) return std::nullopt;
-    const auto estimate = price_plan(request.model, request.global_batch, grid, offer.plan, *pool);
+    const auto on_pool = [&] {
+        return price_plan(request.model, request.global_batch, grid, offer.plan, *pool);
+    };
+    auto estimate = on_pool();
+    if (!estimate) return std::nullopt;
+    GridResult with_domain;
+    with_domain.grid = grid;
+    with_domain.plan = offer.plan;
+    with_domain.estimate = *estimate;
+    price_spans(request.model, request.global_batch, *pool, with_domain);
+    if (with_domain.segment == offer.segment) return *estimate;
+    pool->domain_nodes = 0;  // it was planned as if no domain joined any nodes
+    estimate = on_pool();
     return estimate ? std::optional(*estimate) : std::nullopt;
 }
 

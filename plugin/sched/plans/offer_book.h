@@ -59,9 +59,11 @@ class OfferBook {
     /// Corrected by what jobs of this user reported, and by what counts for everybody.
     OfferList offers(std::uint32_t user, const Request& request,
                      const std::string& model_fingerprint, const std::vector<SitePool>& pools);
-    /// The uncorrected estimate of a plan as it is now; nothing where the site has no such GPU type
-    /// any more or the plan is none.
-    std::optional<Estimate> price(const Request& request, const Offer& offer);
+    /// The uncorrected estimate of an offer as it is now, on the job's pools; of a type that they
+    /// lack it is as if there were no others of its GPUs. Nothing where the site has no such GPU
+    /// type any more or the plan is none.
+    std::optional<Estimate> price(const Request& request, const Offer& offer,
+                                  const std::vector<SitePool>& pools);
     /// Corrects its user's offers of this model, batch and launcher from now on, or everybody's if
     /// it is shared. False, and nothing changes, when the times are no measurement (see
     /// is_usable()); what does not count yet waits (see counts()). Remembers the latest

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/json.h"
+#include "core/limits.h"
 
 namespace arena {
 namespace {
@@ -30,7 +31,7 @@ std::string_view word_of(Departure by) {
     return {};
 }
 
-/// A file that an earlier version wrote has none.
+/// A file that an earlier version wrote has none of these.
 void read_departure(const JsonFields& fields, Promise& promise) {
     std::string by;
     if (fields.has("done")) fields.number("done", promise.done, 0, most_iterations);
@@ -58,6 +59,7 @@ void read_promise(const Json& value, const std::string& where, std::optional<Err
     fields.boolean("started", promise.started);
     fields.boolean("broken", promise.broken);
     read_departure(fields, promise);
+    if (fields.has("segment")) fields.integer("segment", promise.grid.segment, 1, limits::gpus);
     fields.integers("ahead", ahead, 1, UINT32_MAX, most_jobs);
     const Json* grid = fields.object("grid");
     if (error) return;
@@ -66,7 +68,7 @@ void read_promise(const Json& value, const std::string& where, std::optional<Err
         error = parsed.error();
         return;
     }
-    promise.grid = *std::move(parsed);
+    static_cast<Grid&>(promise.grid) = *std::move(parsed);
     promise.ahead.assign(ahead.begin(), ahead.end());
     // One that may be broken yet counts as kept meanwhile.
     const bool is_away = promise.left_by != Departure::none && !promise.broken;
@@ -87,9 +89,9 @@ std::string format_promises(const PromiseBook::Kept& kept) {
             "{}{{\"job\":{},\"submit_s\":{},\"given_s\":{},\"start_s\":{},\"end_s\":{},\"due_s\":{}"
             ",\"iterations\":{},\"done\":{},\"started\":{},\"broken\":{},\"left_by\":\"{}\",\"left_"
             "s\":{}"
-            ",\"grid\":{},\"ahead\":[{}]}}",
+            ",\"grid\":{},\"segment\":{},\"ahead\":[{}]}}",
             between, job, p.submit_s, p.given_s, p.start_s, p.end_s, p.due_s, p.iterations, p.done,
-            p.started, p.broken, word_of(p.left_by), p.left_s, to_json(p.grid),
+            p.started, p.broken, word_of(p.left_by), p.left_s, to_json(p.grid), p.grid.segment,
             fmt::join(p.ahead, ","));
         between = ",\n";
     }

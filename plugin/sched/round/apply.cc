@@ -38,7 +38,7 @@ class Application {
     void release(const PlannedJob& planned, const Action& action);
     void move(const PlannedJob& planned, const Action& action);
     void keep_trying(const PlannedJob& planned, const Offer& offer, const std::string& why);
-    void note_refusal(const PlannedJob& planned, const Grid& grid, const ApplyResult& result);
+    void note_refusal(const PlannedJob& planned, const Offer& offer, const ApplyResult& result);
     [[nodiscard]] bool checkpoint(const JobView& job, std::int64_t done, const Move& move);
     void write_facts();
     void settle_arrays();
@@ -272,7 +272,6 @@ void Application::start(const PlannedJob& planned, const Action& action) {
     std::vector<std::string> nodes;
     for (NodeIndex index : action.nodes) nodes.push_back(round_.snapshot.nodes[index].name);
     const JobView& job = *planned.view;
-    const Grid& grid = action.offer.grid;
     Shape shape = shape_for(planned, action, "running");
     if (action.place < job.slots.size()) shape.partition = job.slots[action.place].partition;
     if (const auto lent = lent_among(books_.loans.memory(), nodes); !lent.empty()) {
@@ -303,7 +302,7 @@ void Application::start(const PlannedJob& planned, const Action& action) {
             break;
     }
     note({.job = &job, .state = "running", .reason = action.reason, .chosen = action.offer});
-    if (!is_done(result)) note_refusal(planned, grid, result);
+    if (!is_done(result)) note_refusal(planned, action.offer, result);
 }
 
 /// A job of its user's that trains it and its siblings, which join once that runs.
@@ -349,7 +348,7 @@ void Application::start_array(const PlannedJob& planned, const Action& action,
         ++changes_.failed_starts;
         books_.blocked.not_stale(job.id);
     }
-    note_refusal(planned, action.offer.grid, {outcome, started.why});
+    note_refusal(planned, action.offer, {outcome, started.why});
 }
 
 void Application::start_member(const Order& order) {
@@ -366,17 +365,17 @@ void Application::start_member(const Order& order) {
         books_.arrays.has_started(order.shape.array);
         return note({.job = &job, .state = "running"});
     }
-    const Grid& grid = order.shape.offer.grid;
+    const Offer& offer = order.shape.offer;
     std::string why = "beside its array's pipeline: " + result.text;
     if (result.outcome == ApplyOutcome::never) books_.arrays.close(order.shape.array, result.text);
     if (result.outcome == ApplyOutcome::limited) {
         books_.arrays.refuse_member(job, order.shape.array, result.text);
-        books_.blocked.block(job.id, grid, why, true);
+        books_.blocked.block(job.id, offer, why, true);
     }
     if (result.outcome == ApplyOutcome::retry) {
         ++changes_.failed_starts;
         books_.arrays.note_trouble(order.shape.array, result.text);
-        if (books_.blocked.refuse(job.id, grid, why, false))
+        if (books_.blocked.refuse(job.id, offer, why, false))
             host_.log_error(fmt::format("JobId={} not started {}", job.id, why));
     }
     note(waits_for(job, std::move(why)));
@@ -384,7 +383,6 @@ void Application::start_member(const Order& order) {
 
 void Application::release(const PlannedJob& planned, const Action& action) {
     const JobView& job = *planned.view;
-    const Grid& grid = action.offer.grid;
     note({.job = &job,
           .state = "waiting with a reservation",
           .reason = action.reason,
@@ -403,7 +401,7 @@ void Application::release(const PlannedJob& planned, const Action& action) {
     if (is_done(result))
         ++changes_.releases;
     else
-        note_refusal(planned, grid, result);
+        note_refusal(planned, action.offer, result);
 }
 
 /// Its next life is planned when it is back: what is best then may be something else.
@@ -426,29 +424,29 @@ void Application::move(const PlannedJob& planned, const Action& action) {
 void Application::keep_trying(const PlannedJob& planned, const Offer& offer,
                               const std::string& why) {
     const JobView& job = *planned.view;
-    if (!books_.blocked.busy_too_long(job.id, offer.grid, why))
+    if (!books_.blocked.busy_too_long(job.id, offer, why))
         return note(
             {.job = &job, .state = "waiting with a reservation", .reason = why, .chosen = offer});
     hold_again(job);
     note(waits_for(job, why));
 }
 
-void Application::note_refusal(const PlannedJob& planned, const Grid& grid,
+void Application::note_refusal(const PlannedJob& planned, const Offer& offer,
                                const ApplyResult& result) {
     const JobView& job = *planned.view;
     std::string why = result.text;
     if (result.outcome == ApplyOutcome::stale) {
         ++changes_.stale;
-        why = fmt::format("{} not startable: {}", short_form(grid), result.text);
-        if (!books_.blocked.stale_too_often(job.id, grid, why)) return;
+        why = fmt::format("{} not startable: {}", short_form(offer.grid), result.text);
+        if (!books_.blocked.stale_too_often(job.id, offer, why)) return;
         host_.log_error(fmt::format("JobId={} {}", job.id, why));
     } else if (result.outcome == ApplyOutcome::limited) {
-        books_.blocked.block(job.id, grid, why, true);
-    } else if (books_.blocked.refuse(job.id, grid, why, result.outcome == ApplyOutcome::never)) {
+        books_.blocked.block(job.id, offer, why, true);
+    } else if (books_.blocked.refuse(job.id, offer, why, result.outcome == ApplyOutcome::never)) {
         host_.log_error(fmt::format(
             "JobId={} not started with {}: {}; its other shapes are tried less and less "
             "often",
-            job.id, short_form(grid), why));
+            job.id, short_form(offer.grid), why));
     }
     note(waits_for(job, why));
 }

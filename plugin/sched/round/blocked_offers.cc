@@ -47,25 +47,24 @@ SharedOffers BlockedOffers::open(JobId job, const OfferList& offers) {
     if (at->second.empty()) return offers;
     std::vector<Offer> open;
     for (const Offer& offer : *offers) {
-        const auto same = [&](const Blocked& b) { return is_same_layout(b.grid, offer.grid); };
+        const auto same = [&](const Blocked& b) { return b.grid.is_of(offer); };
         if (std::none_of(at->second.begin(), at->second.end(), same)) open.push_back(offer);
     }
     return open;
 }
 
-std::string BlockedOffers::why_not(JobId job, const Grid& grid) const {
+std::string BlockedOffers::why_not(JobId job, const Chosen& grid) const {
     const auto at = blocked_.find(job);
     if (at == blocked_.end()) return {};
     for (const Blocked& blocked : at->second)
-        if (is_same_layout(blocked.grid, grid) && blocked.until_s > now_s_) return blocked.why;
+        if (blocked.grid.is_of(grid) && blocked.until_s > now_s_) return blocked.why;
     return {};
 }
 
-void BlockedOffers::block(JobId job, const Grid& grid, const std::string& why, bool limited) {
+void BlockedOffers::block(JobId job, const Chosen& grid, const std::string& why, bool limited) {
     blocked_[job].push_back({grid, now_s_ + blocked_s, why, limited});
     if (!limited) return;
-    std::erase_if(limits_[job],
-                  [&](const Blocked& known) { return is_same_layout(known.grid, grid); });
+    std::erase_if(limits_[job], [&](const Blocked& known) { return known.grid.is_of(grid); });
     limits_[job].push_back({grid, now_s_ + limited_s, why, limited});
 }
 
@@ -76,20 +75,21 @@ bool BlockedOffers::is_limited(JobId job) const {
                        [&](const Blocked& known) { return known.until_s > now_s_; });
 }
 
-SharedOffers BlockedOffers::to_move_to(JobId job, const OfferList& offers, const Grid& own) const {
+SharedOffers BlockedOffers::to_move_to(JobId job, const OfferList& offers,
+                                       const Chosen& own) const {
     const auto at = limits_.find(job);
     if (at == limits_.end()) return offers;
     std::vector<Offer> open;
     for (const Offer& offer : *offers)
-        if (is_same_layout(offer.grid, own) ||
+        if (own.is_of(offer) ||
             std::none_of(at->second.begin(), at->second.end(), [&](const Blocked& limit) {
-                return is_same_layout(limit.grid, offer.grid) && limit.until_s > now_s_;
+                return limit.grid.is_of(offer) && limit.until_s > now_s_;
             }))
             open.push_back(offer);
     return open;
 }
 
-bool BlockedOffers::refuse(JobId job, const Grid& grid, const std::string& why, bool hopeless) {
+bool BlockedOffers::refuse(JobId job, const Chosen& grid, const std::string& why, bool hopeless) {
     blocked_[job].push_back({grid, now_s_ + (hopeless ? hopeless_s : blocked_s), why});
     return refusals_.note(std::to_string(job), why, now_s_);
 }
@@ -100,7 +100,7 @@ const std::string& BlockedOffers::resting_why(JobId job) const {
     return refusals_.why(std::to_string(job));
 }
 
-bool BlockedOffers::busy_too_long(JobId job, const Grid& grid, const std::string& why) {
+bool BlockedOffers::busy_too_long(JobId job, const Chosen& grid, const std::string& why) {
     const Blocked now{grid, now_s_ + busy_s, why};
     const auto at = busy_.try_emplace(job, now).first;
     if (at->second.grid != grid) at->second = now;
@@ -110,7 +110,7 @@ bool BlockedOffers::busy_too_long(JobId job, const Grid& grid, const std::string
     return true;
 }
 
-bool BlockedOffers::stale_too_often(JobId job, const Grid& grid, const std::string& why) {
+bool BlockedOffers::stale_too_often(JobId job, const Chosen& grid, const std::string& why) {
     if (++stale_[job] < stale_rounds) return false;
     stale_.erase(job);
     block(job, grid, why);

@@ -27,25 +27,25 @@ class BlockedOffers {
     /// Those that a job which runs on `own` may be moved to: no shape that a limit refused it
     /// lately, for it would be stopped for nothing.
     [[nodiscard]] SharedOffers to_move_to(JobId job, const OfferList& offers,
-                                          const Grid& own) const;
+                                          const Chosen& own) const;
     /// The same of one shape, whatever became of the job's others: why it is not to be tried now;
     /// "" = it may be.
-    [[nodiscard]] std::string why_not(JobId job, const Grid& grid) const;
+    [[nodiscard]] std::string why_not(JobId job, const Chosen& grid) const;
     /// `limited`: by a limit, which may be lifted as soon as a job ends.
-    void block(JobId job, const Grid& grid, const std::string& why, bool limited = false);
+    void block(JobId job, const Chosen& grid, const std::string& why, bool limited = false);
 
     /// Slurm knows more of the shape than was asked for here. `hopeless`: no node can hold it. True
     /// where that is worth a line in the log: once for each reason, not for each offer.
-    [[nodiscard]] bool refuse(JobId job, const Grid& grid, const std::string& why, bool hopeless);
+    [[nodiscard]] bool refuse(JobId job, const Chosen& grid, const std::string& why, bool hopeless);
     /// Whether Slurm refused so lately that the job is not tried at all; then resting_why().
     [[nodiscard]] bool rests(JobId job) const;
     [[nodiscard]] const std::string& resting_why(JobId job) const;
 
     /// The nodes of the offer are not free after all: true, and blocked, where that lasts.
-    [[nodiscard]] bool busy_too_long(JobId job, const Grid& grid, const std::string& why);
+    [[nodiscard]] bool busy_too_long(JobId job, const Chosen& grid, const std::string& why);
     /// What was planned was not so any more. Once is a change while the round was decided; again
     /// and again is a plan that Slurm does not share: true, and blocked, with `why`.
-    [[nodiscard]] bool stale_too_often(JobId job, const Grid& grid, const std::string& why);
+    [[nodiscard]] bool stale_too_often(JobId job, const Chosen& grid, const std::string& why);
     void not_stale(JobId job) { stale_.erase(job); }
 
     /// Whether a limit refused it lately: it waits for that, and not for GPUs.
@@ -67,7 +67,7 @@ class BlockedOffers {
 
   private:
     struct Blocked {
-        Grid grid;
+        Chosen grid;
         double until_s;
         std::string why;
         bool limited = false;

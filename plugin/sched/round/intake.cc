@@ -422,7 +422,7 @@ void Intake::join_array(const JobView& job, const Request& request, JobId carrie
     shape.basis = job.basis;
     shape.array = carrier;
     shape.offer.grid.gpus_per_node = 0;
-    if (std::string why = books_.blocked.why_not(job.id, shape.offer.grid); !why.empty())
+    if (std::string why = books_.blocked.why_not(job.id, shape.offer); !why.empty())
         return note(waits_for(job, std::move(why)));
     shape.cpus_per_task = into.facts.member_cpus;
     shape.memory_mb_per_node = into.facts.member_memory_mb;
@@ -631,7 +631,7 @@ void Intake::add_running(const JobView& job, const SharedRequest& wanted, const 
     take_belief(state, job, *wanted, *offers, run_s);
     const std::vector<std::string> slow = slow_nodes(job, state);
     if (!slow.empty() && leaves(job, wanted, plan, leave_slow(slow, books_.nodes))) return;
-    round_.offers.emplace(job.id, books_.blocked.to_move_to(job.id, offers, plan.grid));
+    round_.offers.emplace(job.id, books_.blocked.to_move_to(job.id, offers, plan));
     take_part(job, wanted, std::move(state), std::move(offers), Role::runs);
 }
 

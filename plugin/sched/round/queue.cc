@@ -92,14 +92,14 @@ void Queue::expect_promises(const Round& round, const PromiseBook& promises) {
         const Offer* promised = nullptr;
         bool in_time = false;
         for (const Offer& offer : *planned.offers) {
-            if (offer.grid == promise->grid && promised == nullptr) promised = &offer;
-            if (known != expected_.end() && is_same_layout(offer.grid, known->second.grid) &&
+            if (promise->grid.is_of(offer) && promised == nullptr) promised = &offer;
+            if (known != expected_.end() && known->second.grid.is_of(offer) &&
                 offer.plan == known->second.plan)
                 in_time = ends_s(known->second.start_s, offer) <= promise->due_s + 1;
         }
         if (in_time || promised == nullptr) continue;
         const double latest_s = promise->due_s - ends_s(0, *promised);
-        expected_[id] = {std::max(latest_s, round.snapshot.time_s), promised->grid, promised->plan};
+        expected_[id] = {std::max(latest_s, round.snapshot.time_s), *promised, promised->plan};
     }
 }
 

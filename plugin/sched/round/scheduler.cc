@@ -51,6 +51,21 @@ bool asks_to_hold(const std::string& record) {
     return request && request->user_hold;
 }
 
+/// What the history keeps of a report: times where the job's nodes lie, not on near ones.
+HistoryLine measured_line(const LeftReport& left, const Observation& observation, double slower,
+                          double now_s) {
+    const double estimate_s = observation.estimated_s * slower;
+    return {.at_s = now_s,
+            .job = left.job,
+            .uid = left.user,
+            .state = {},
+            .text = fmt::format("{:.4g} s per iteration, estimated {:.4g} s ({})",
+                                left.report.iteration_s, estimate_s,
+                                off_words(left.report.iteration_s, estimate_s)),
+            .iteration_s = left.report.iteration_s,
+            .estimate_s = estimate_s};
+}
+
 }  // namespace
 
 Scheduler::Scheduler(Host& host, Config config, std::vector<GpuType> hardware,
@@ -266,22 +281,27 @@ std::string Scheduler::what_is_slow(JobId job) const {
     return {};
 }
 
-/// Times longer than on nodes as near as can be that the job's iteration takes where its nodes lie:
-/// of offers with the same plan the first is that of the nearest nodes.
-double Scheduler::slower_there(JobId job, const Offer& offer) const {
+/// Of the job's offers with this one's plan the first, which is that of the nearest nodes; null
+/// where it has none any more.
+const Offer* Scheduler::nearest_of(JobId job, const Offer& offer) const {
+    const auto status = books_.statuses.find(job);
+    if (status == books_.statuses.end() || !status->second.offers) return nullptr;
+    for (const Offer& known : *status->second.offers)
+        if (is_same_layout(known.grid, offer.grid) && known.plan == offer.plan) return &known;
+    return nullptr;
+}
+
+/// Times longer than with that offer of its plan, on nodes as near as can be, that the job's
+/// iteration takes where its nodes lie.
+double Scheduler::slower_there(JobId job, const Offer& offer, const Offer& nearest) const {
     const auto& jobs = round_.view.jobs;
     const auto at =
         std::find_if(jobs.begin(), jobs.end(), [&](const JobView& view) { return view.id == job; });
-    const auto status = books_.statuses.find(job);
-    if (at == jobs.end() || status == books_.statuses.end() || !status->second.offers) return 1;
-    const Offer* nearest = nullptr;
-    for (const Offer& known : *status->second.offers) {
-        if (!is_same_layout(known.grid, offer.grid) || known.plan != offer.plan) continue;
-        if (nearest == nullptr) nearest = &known;
-        if (known.segment == offer.segment)
+    if (at == jobs.end()) return 1;
+    for (const Offer& known : *books_.statuses.at(job).offers)
+        if (is_same_offer(known, offer) && known.plan == offer.plan)
             return known.slower_at(span_of(round_.view.snapshot, at->nodes)) *
-                   (known.estimate.iteration_s / nearest->estimate.iteration_s);
-    }
+                   (known.estimate.iteration_s / nearest.estimate.iteration_s);
     return 1;
 }
 
@@ -295,9 +315,14 @@ void Scheduler::observe(const LeftReport& left, double now_s) {
     if (const std::string slow = what_is_slow(left.job); !slow.empty())
         return host_.log_info(fmt::format("JobId={} its report is left out: {}", left.job, slow));
     const bool use_reports = books_.site.config.use_reports;
-    const auto estimate = books_.offers.price(*request, *offer);
     // What is learnt is of nodes as near as can be: other spans follow from that.
-    const double slower = slower_there(left.job, *offer);
+    const Offer* nearest = nearest_of(left.job, *offer);
+    const double slower = nearest == nullptr ? 1 : slower_there(left.job, *offer, *nearest);
+    static const std::vector<SitePool> no_pools;
+    const auto status = books_.statuses.find(left.job);
+    const bool has_pools = status != books_.statuses.end() && status->second.pools;
+    const auto estimate = books_.offers.price(*request, nearest == nullptr ? *offer : *nearest,
+                                              has_pools ? *status->second.pools : no_pools);
     const Observation observation{
         .grid = offer->grid,
         .plan = offer->plan,
@@ -322,16 +347,7 @@ void Scheduler::observe(const LeftReport& left, double now_s) {
     ++stats_.reports;
     stats_.estimate_ratio.add(observation.iteration_s / observation.estimated_s);
     books_.measurements.keep_observed(run);
-    books_.history.measure(
-        {.at_s = now_s,
-         .job = left.job,
-         .uid = left.user,
-         .state = {},
-         .text = fmt::format("{:.4g} s per iteration, estimated {:.4g} s ({})",
-                             left.report.iteration_s, observation.estimated_s * slower,
-                             off_words(observation.iteration_s, observation.estimated_s)),
-         .iteration_s = left.report.iteration_s,
-         .estimate_s = observation.estimated_s * slower});
+    books_.history.measure(measured_line(left, observation, slower, now_s));
     const bool waits = use_reports && !books_.offers.latest_counts(run);
     host_.log_info(fmt::format(
         "JobId={} observed {:.4g} s per iteration with {} {}, estimated {:.4g} s ({}){}", left.job,

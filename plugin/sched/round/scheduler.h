@@ -117,7 +117,8 @@ class Scheduler {
     [[nodiscard]] bool is_node(const std::string& node);
     std::string check_slowdown(const std::string& node);
     [[nodiscard]] std::string what_is_slow(JobId job) const;
-    [[nodiscard]] double slower_there(JobId job, const Offer& offer) const;
+    [[nodiscard]] const Offer* nearest_of(JobId job, const Offer& offer) const;
+    [[nodiscard]] double slower_there(JobId job, const Offer& offer, const Offer& nearest) const;
     [[nodiscard]] Snapshot as_started() const;
     void write_leases();
 

@@ -28,7 +28,7 @@ std::int64_t least_on_a_node(const JobState& job) {
 
 std::int64_t nodes_for(const JobState& job, const Offer& offer, bool any_layout) {
     const std::int64_t gpus = offer.grid.gpus();
-    if (offer.grid.is_uneven()) return nowhere;
+    if (offer.grid.is_uneven() || offer.segment > 1) return nowhere;  // what stays is in pieces
     if (offer.grid.gpu_type != job.current->grid.gpu_type || gpus < job.min_gpus ||
         gpus > job.max_gpus)
         return nowhere;

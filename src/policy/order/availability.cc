@@ -348,9 +348,10 @@ Availability::Start Availability::first_end(const Task& task, const Choice& choi
     const auto offers = problem_->offers(choice);
     for (const Offer* offer : offers)
         if (!offer->grid.is_uneven()) layout(*offer, offer->grid.gpus_per_node);
-    for (std::int64_t g = choice.gpus; problem_->options().any_layout && g >= 1; --g) {
+    const Offer* any = any_split(*problem_, choice);
+    for (std::int64_t g = choice.gpus; any != nullptr && g >= 1; --g) {
         if (best.choice != nullptr && best.in_s <= 0) break;
-        if (choice.gpus % g == 0) layout(*offers.front(), g);
+        if (choice.gpus % g == 0) layout(*any, g);
     }
     if (best.choice != nullptr || !only_in_pieces(*problem_, task)) return best;
     for (const Offer* offer : offers)

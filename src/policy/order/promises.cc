@@ -204,7 +204,7 @@ Promise PromiseBook::promise_of(const Task& task, const Availability::Start& sta
     const double slack = task.job->ordinary ? 0 : rules_.slack;
     made.due_s =
         made.end_s + std::max(slack * (made.end_s - (now_s - task.job->age_s)), rounding_s);
-    made.grid = start.offer->grid;
+    made.grid = *start.offer;
     made.iterations = task.remaining;
     made.done = task.job->done_iterations;
     made.ahead = std::move(ahead);

@@ -39,7 +39,7 @@ struct Promise {
     double start_s = 0;     ///< in Slurm's order
     double end_s = 0;       ///< the same
     double due_s = 0;       ///< it ends by then: with the slack
-    Grid grid;              ///< with which it would
+    Chosen grid;            ///< with which it would
     double iterations = 0;  ///< that it has left, as its limit or its user says while it waits
     double done = 0;        ///< of those before: all of its runs had done so many
     bool started = false;
