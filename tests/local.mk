@@ -133,6 +133,7 @@ EXTRA_DIST += $(black_box_tests) \
 	tests/bench/round-cost \
 	tests/bench/spike-start \
 	tests/bench/month tests/bench/network tests/bench/order tests/bench/order-trial tests/bench/placement \
+	tests/bench/restarts \
 	tests/bench/start-order \
 	tests/bench/planner-accuracy \
 	tests/bench/planner-sources \

@@ -39,6 +39,11 @@ for policy in arena fifo fcfs backfill elasticflow-ls gavel gavel-las sia gandiv
 done
 exits 0 'no job is elastic' "${sim[@]}" --policy arena --elastic-share 0 --json
 json 'and none is changed' '.elastic_jobs == 0 and .restarts == .jobs'
+mean_of() { "${sim[@]}" --json "$@" | jq -c '[.jct_s.mean, .restarts]'; }
+is "$(mean_of --policy fcfs --true-restart-s 2)" "$(mean_of --policy fcfs --restart-s 2)" 'restarts really cost what is said'
+isnt "$(mean_of --policy arena --true-restart-s 2)" "$(mean_of --policy arena --restart-s 2)" 'whatever policies take them for'
+isnt "$(mean_of --policy arena --true-restart-s 2)" "$(mean_of --policy arena --true-restart-s 2 --measure-moves)" 'until they are measured'
+exits 2 'a cost beyond a day is refused' "${sim[@]}" --policy arena --true-restart-s 86401
 exits 0 'half of the jobs are' "${sim[@]}" --policy arena,fcfs --elastic-share 0.5 --json
 json 'the same for every policy' '.runs | .[0].elastic_jobs == .[1].elastic_jobs and .[0].elastic_jobs > 60 and .[0].elastic_jobs < 140'
 exits 0 'work can be hidden' "${sim[@]}" --policy arena --work-unknown --json

@@ -23,6 +23,7 @@ Status check_numbers(const SimulateOptions& given) {
                                     {"--min-gap", s.min_gap_s},
                                     {"--max-time", given.max_time_s},
                                     {"--restart-s", given.restart_s},
+                                    {"--true-restart-s", given.true_restart_s},
                                     {"--checkpoint-s", given.checkpoint_s},
                                     {"--estimate-error", s.errors.estimate_sigma},
                                     {"--work-error", s.errors.work_sigma},
@@ -164,6 +165,7 @@ Result<sim::SimulationOptions> simulation_options(const SimulateOptions& given) 
         given.placement == "pools" ? sim::PlacementRule::pools : sim::PlacementRule::nodes;
     if (given.checkpoint_s >= 0) out.policy.restart.checkpoint_s = given.checkpoint_s;
     if (given.restart_s >= 0) out.policy.restart = {given.restart_s, 0, 0};
+    if (given.true_restart_s >= 0) out.true_restart_s = given.true_restart_s;
     const auto objective = parse_objective(given.objective);
     if (!objective) {
         return usage_error(fmt::format("\"{}\" is not one of jct, throughput, fairness",
@@ -203,6 +205,12 @@ void add_simulate_options(CLI::App& command, SimulateOptions& given, SimulateAdd
         .add_option("--restart-s", given.restart_s,
                     "cost of every start and change of GPUs, s [min(10 x GPUs, 40) + checkpoint]")
         ->check(CLI::Range(0.0, 86400.0));
+    command
+        .add_option("--true-restart-s", given.true_restart_s,
+                    "what these really cost, s, where policies take them for something else")
+        ->check(CLI::Range(0.0, 86400.0));
+    command.add_flag("--measure-moves", s.measures_moves,
+                     "policies know what each job's own last moves took");
     command
         .add_option("--checkpoint-s", given.checkpoint_s, "part of it for the checkpoint, s [30]")
         ->check(CLI::Range(0.0, 86400.0));

@@ -25,7 +25,7 @@ struct SimulateOptions {
     std::string inference, loan = "on";
     LendingRules lending;
     double max_time_s = 0;
-    double restart_s = -1, checkpoint_s = -1;
+    double restart_s = -1, checkpoint_s = -1, true_restart_s = -1;
     std::int64_t iteration_divisor = 5;
     bool beside_stock = false;
     sim::SimulationOptions simulation;

@@ -58,8 +58,9 @@ double ArenaPaper::worth(std::size_t i, std::int32_t index) const {
     if (index == Allocation::nothing) return 0;
     double value = plan_.speed(i, index);
     if (index != plan_.current(i)) {
-        value *=
-            1 - problem_.restart_s(problem_.tasks()[i], plan_.choice(i, index).gpus) / horizon_s;
+        value *= 1 - problem_.tasks()[i].restart_s(problem_.options().restart,
+                                                   plan_.choice(i, index).gpus) /
+                         horizon_s;
     }
     const std::int32_t asked = plan_.requested(i);
     return informed_ ? value / plan_.left_s(i, asked == Allocation::nothing ? 0 : asked) : value;

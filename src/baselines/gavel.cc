@@ -60,8 +60,9 @@ double Gavel::weight(std::size_t i) const {
 double Gavel::value(std::size_t i, std::int32_t index) const {
     const bool keeps = index == plan_.current(i);
     if (rule_ == Rule::informed) {
-        const double restart_s =
-            keeps ? 0 : problem_.restart_s(problem_.tasks()[i], plan_.choice(i, index).gpus);
+        const double restart_s = keeps ? 0
+                                       : problem_.tasks()[i].restart_s(problem_.options().restart,
+                                                                       plan_.choice(i, index).gpus);
         return (keeps ? informed_keep_bonus : 1) / (plan_.left_s(i, index) + restart_s);
     }
     const double speed = best_iteration_s(i) / plan_.choice(i, index).iteration_s;

@@ -37,7 +37,7 @@ class Sia {
 double Sia::restart_factor(std::size_t i, std::int32_t index) const {
     const Task& task = problem_.tasks()[i];
     if (!task.runs() || index == plan_.current(i)) return 1;
-    const double cost_s = problem_.restart_s(task, plan_.choice(i, index).gpus);
+    const double cost_s = task.restart_s(problem_.options().restart, plan_.choice(i, index).gpus);
     const double spent_s = static_cast<double>(task.job->restarts) * cost_s;
     return std::max((task.job->age_s - spent_s) / (task.job->age_s + cost_s), least_factor);
 }

@@ -2,6 +2,7 @@
 // What a policy sees: nodes, jobs and their offers at one moment.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <map>
@@ -131,6 +132,12 @@ enum class JobPhase { pending, running };
 /// What each of a job's last moves took, in whole seconds without progress: from the signal until
 /// it had left, and from its start to its first step. Measured ones first, in any order; 0: none.
 using MovesTook = std::array<std::int64_t, 3>;
+/// One more; beyond three the oldest is dropped.
+inline void add_move(MovesTook& took, std::int64_t took_s) {
+    auto free = std::find(took.begin(), took.end(), 0);
+    if (free == took.end()) free = std::rotate(took.begin(), took.begin() + 1, took.end());
+    *free = took_s;
+}
 
 struct JobState {
     JobId id = 0;

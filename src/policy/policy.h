@@ -17,10 +17,12 @@ namespace arena {
 /// Seconds without progress after a change of a job's GPU set, the first start included: the
 /// site's numbers, until two of the job's own moves say otherwise.
 struct RestartCost {
-    static constexpr double most_times = 8;  ///< the site's at most, whatever moves took
-    double checkpoint_s = 30;                ///< write and read the checkpoint, >= 0
-    double per_gpu_s = 10;                   ///< launch, >= 0
-    double launch_cap_s = 40;                ///< longest launch, >= 0
+    /// The site's at most, whatever moves took. Policies charge a move many times over: with more
+    /// they are too careful (doc/policies.md), and nobody is to stay for ever by moving slowly.
+    static constexpr double most_times = 2;
+    double checkpoint_s = 30;  ///< write and read the checkpoint, >= 0
+    double per_gpu_s = 10;     ///< launch, >= 0
+    double launch_cap_s = 40;  ///< longest launch, >= 0
     [[nodiscard]] double launch_s(std::int64_t gpus) const {
         return std::min(per_gpu_s * static_cast<double>(gpus), launch_cap_s);
     }

@@ -341,7 +341,8 @@ std::int32_t Problem::requested(const Task& task) const {
 
 double Problem::restart_left_s(const Task& task) const {
     if (!task.runs()) return 0;
-    const double until = task.job->start_s + restart_s(task, choice(task.current).gpus);
+    const double until =
+        task.job->start_s + task.restart_s(options_.restart, choice(task.current).gpus);
     return std::max(0.0, until - snapshot_.time_s);
 }
 

@@ -38,6 +38,10 @@ struct Task {
     double fastest_s =
         0;  ///< an iteration, of all its offers, whether nodes could hold them or not
     [[nodiscard]] bool runs() const { return current >= 0; }
+    /// What a start or a restart costs it.
+    [[nodiscard]] double restart_s(const RestartCost& cost, std::int64_t gpus) const {
+        return cost.seconds(gpus, job->moves_took_s);
+    }
 };
 
 /// As offers.find(job), where `from` is likely to be it: jobs and offers are usually in the order
@@ -120,17 +124,14 @@ class Problem {
     [[nodiscard]] static double time_left_s(const Task& task, const Choice& choice) {
         return task.remaining * choice.iteration_s;
     }
-    /// What a start or a restart costs the task.
-    [[nodiscard]] double restart_s(const Task& task, std::int64_t gpus) const {
-        return options_.restart.seconds(gpus, task.job->moves_took_s);
-    }
-    /// The work left, and a start or restart before it.
+    /// The same, and a start or restart before it.
     [[nodiscard]] double run_s(const Task& task, const Choice& choice) const {
-        return time_left_s(task, choice) + restart_s(task, choice.gpus);
+        return time_left_s(task, choice) + task.restart_s(options_.restart, choice.gpus);
     }
     /// That with one layout.
     [[nodiscard]] double run_s(const Task& task, const Offer& offer, Span span = Span::leaf) const {
-        return task.remaining * iteration_s(offer, span) + restart_s(task, offer.grid.gpus());
+        return task.remaining * iteration_s(offer, span) +
+               task.restart_s(options_.restart, offer.grid.gpus());
     }
     /// Index of the task's job in the snapshot.
     [[nodiscard]] std::size_t job_of(const Task& task) const {

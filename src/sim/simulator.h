@@ -36,6 +36,9 @@ struct SimulationOptions {
     /// Priorities follow from Workload::shares and from what accounts held so far, as Slurm's fair
     /// share without decay, in place of the trace's.
     bool priority_by_shares = false;
+    /// What each start and change of GPUs really costs, where that is not what policies are told.
+    std::optional<double> true_restart_s = {};
+    bool measures_moves = false;       ///< policies know what each job's own moves took
     PolicyOptions policy;              ///< restart cost, objective, search steps
     std::optional<LoanOptions> loans;  ///< inference beside the cluster; policies see what it lends
     std::vector<Slowdown> slowdowns;   ///< of the workload's nodes, by start

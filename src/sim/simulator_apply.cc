@@ -2,6 +2,7 @@
 // What a decision changes, and whether it keeps the contract of policy.h; what loans of nodes
 // change between decisions. See simulation.h.
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "sim/simulation.h"
@@ -112,6 +113,7 @@ void Simulation::note_leaves(const Action& action) {
 /// Of the GPUs that the job has now. A recorded run has its first start-up in it.
 double Simulation::start_up_s(const JobState& job, const Live& live) const {
     if (workload_.jobs[live.job].recorded && job.restarts == 1) return 0;
+    if (options_.true_restart_s) return *options_.true_restart_s;
     return policy_options_.restart.seconds(job.current->grid.gpus());
 }
 
@@ -134,7 +136,10 @@ Status Simulation::begin(std::size_t at, const Action& action) {
     ++running_;
     live.offer = *offer;
     live.boot_s = wake(action.nodes);
-    live.progress_s = snapshot_.time_s + live.boot_s + start_up_s(job, live);
+    const double start_s = start_up_s(job, live);
+    live.progress_s = snapshot_.time_s + live.boot_s + start_s;
+    if (options_.measures_moves && job.restarts > 1)
+        add_move(job.moves_took_s, std::max<std::int64_t>(std::llround(start_s), 1));
     live.iteration_s = profile(live).offers[*offer].iteration_s(network_.span_of(action.nodes)) *
                        Workload::time_factor(options_.errors, live.job, *offer);
     live.first_s = live.progress_s;

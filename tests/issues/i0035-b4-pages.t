@@ -147,6 +147,15 @@ else
     skip 2 'no chromium'
 fi
 
+# ---- a job's life, of a plug-in that says nothing else -----------------------------------------------------
+mv live.json live.kept
+jq -n --arg evil "${evil:0:250}" '{schema_version: 1, job: 7, uid: 0, over: true, left_out: 0, left_out_after: 8,
+    account: {}, events: [["waiting", 1], ["running", 2], ["checkpointing", 3], [$evil, 4], ["over", 5]]
+        | map({time_s: .[1], state: .[0], text: ("4x" + $evil + ": " + $evil), estimate_s: 1, iteration_s: 2})}' >live.json
+exits 0 "a job's life is drawn" "$arena" --config arena.yaml history 7 --html life.html
+safe life.html 'history --html'
+mv live.kept live.json
+
 # ---- what the page draws of a small cluster ------------------------------------------------------------------
 python3 - >next.json <<'END'
 import json

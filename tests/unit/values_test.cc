@@ -252,6 +252,14 @@ TEST(facts_of_nodes_are_written_where_there_are_any) {
     assert_refused(parse_snapshot(replaced(told, "\"lent\":\"L7\"", "\"lent\":7")), "lent");
 }
 
+TEST(of_what_moves_took_the_last_three_are_kept) {
+    MovesTook took{};
+    for (const std::int64_t took_s : {5, 6}) add_move(took, took_s);
+    ck_assert(took == (MovesTook{5, 6, 0}));
+    for (const std::int64_t took_s : {7, 8}) add_move(took, took_s);
+    ck_assert(took == (MovesTook{6, 7, 8}));
+}
+
 TEST(what_moves_took_is_written_where_it_is_known) {
     Snapshot snapshot;
     snapshot.node_sets.resize(1);

@@ -51,6 +51,21 @@ bool asks_to_hold(const std::string& record) {
     return request && request->user_hold;
 }
 
+/// What the history keeps of a report: times where the job's nodes lie, not on near ones.
+HistoryLine measured_line(const LeftReport& left, const Observation& observation, double slower,
+                          double now_s) {
+    const double estimate_s = observation.estimated_s * slower;
+    return {.at_s = now_s,
+            .job = left.job,
+            .uid = left.user,
+            .state = {},
+            .text = fmt::format("{:.4g} s per iteration, estimated {:.4g} s ({})",
+                                left.report.iteration_s, estimate_s,
+                                off_words(left.report.iteration_s, estimate_s)),
+            .iteration_s = left.report.iteration_s,
+            .estimate_s = estimate_s};
+}
+
 }  // namespace
 
 Scheduler::Scheduler(Host& host, Config config, std::vector<GpuType> hardware,
@@ -332,16 +347,7 @@ void Scheduler::observe(const LeftReport& left, double now_s) {
     ++stats_.reports;
     stats_.estimate_ratio.add(observation.iteration_s / observation.estimated_s);
     books_.measurements.keep_observed(run);
-    books_.history.measure(
-        {.at_s = now_s,
-         .job = left.job,
-         .uid = left.user,
-         .state = {},
-         .text = fmt::format("{:.4g} s per iteration, estimated {:.4g} s ({})",
-                             left.report.iteration_s, observation.estimated_s * slower,
-                             off_words(observation.iteration_s, observation.estimated_s)),
-         .iteration_s = left.report.iteration_s,
-         .estimate_s = observation.estimated_s * slower});
+    books_.history.measure(measured_line(left, observation, slower, now_s));
     const bool waits = use_reports && !books_.offers.latest_counts(run);
     host_.log_info(fmt::format(
         "JobId={} observed {:.4g} s per iteration with {} {}, estimated {:.4g} s ({}){}", left.job,

@@ -46,7 +46,7 @@ bool is_between_times(const Problem& problem, const Task& task, const ArenaRules
     double since_s = now_s - task.job->submit_s, left = task.remaining;
     if (task.runs()) {
         const Choice& current = problem.choice(task.current);
-        const double restart_s = problem.restart_s(task, current.gpus);
+        const double restart_s = task.restart_s(problem.options().restart, current.gpus);
         since_s = now_s - task.job->start_s;
         left += std::max(0.0, since_s - restart_s) / current.iteration_s;
     }

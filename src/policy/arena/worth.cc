@@ -98,7 +98,7 @@ double Worth::value(const Task& task, double weight, const Choice& choice, bool 
 double Worth::time_s(const Task& task, const Choice& choice, bool here, double boot_node_s) const {
     const double left_s = Problem::time_left_s(task, choice);
     if (here) return left_s + problem_.restart_left_s(task);
-    const double restart_s = problem_.restart_s(task, choice.gpus);
+    const double restart_s = task.restart_s(options_.restart, choice.gpus);
     return left_s + (task.runs() ? rules_.charged_restarts : 1) * restart_s +
            boot_charge_ * boot_node_s;
 }
@@ -108,7 +108,8 @@ double Worth::stay_charge(const Task& task, const Choice& choice, double restart
     if (options_.objective != Objective::jct) return 1;
     const auto starts =
         static_cast<double>(std::max<std::int64_t>(0, task.job->restarts - rules_.free_starts));
-    const double restart_s = problem_.restart_s(task, choice.gpus) + boot_charge_ * boot_node_s;
+    const double restart_s =
+        task.restart_s(options_.restart, choice.gpus) + boot_charge_ * boot_node_s;
     return 1 + restarts * restart_s * starts / (rules_.short_s + task.job->age_s);
 }
 

@@ -79,7 +79,8 @@ TaskGrowth growth_of(const Problem& problem, const Task& task, const Choice& bas
     const auto time_s = [&](const Choice& c) {
         if (&c == current) return Problem::time_left_s(task, c) + problem.restart_left_s(task);
         const double restarts = current == nullptr ? 1 : rules.charged_restarts;
-        return Problem::time_left_s(task, c) + restarts * problem.restart_s(task, c.gpus);
+        return Problem::time_left_s(task, c) +
+               restarts * task.restart_s(problem.options().restart, c.gpus);
     };
     const bool settles =
         current != nullptr && problem.snapshot().time_s - task.job->start_s < rules.settle_s;
