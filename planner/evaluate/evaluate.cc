@@ -54,23 +54,21 @@ std::int64_t tokens_of(const MeasuredRow& row, Family family, const FrameworkCon
 
 bool same_shape(const Model& model, const MeasuredRow& row) {
     return model.layers == row.layers && model.hidden == row.hidden && model.heads == row.heads &&
-           model.experts == row.experts && model.top_k == row.top_k &&
-           model.moe_ffn_hidden == row.moe_ffn && model.vocab == row.vocab;
+           model.vocab == row.vocab && model.experts == row.experts &&
+           (row.experts == 0 || (model.top_k == row.top_k && model.moe_ffn_hidden == row.moe_ffn));
 }
 
-/// What the table has no columns for (head size, latent ranks, shared experts, dense first layers,
-/// windows) from the built-in model of the same shape; else the family's defaults.
+/// What the table has no columns for (head size, a tied table, latent ranks, shared experts, dense
+/// first layers, windows) from the built-in model of the same shape; else the family's defaults.
 Model known_shape(const MeasuredRow& row) {
     static const std::vector<Model> zoo = [] {
         std::vector<Model> models;
         for (const std::string& name : zoo_names())
-            if (const Result<Model> model = find_zoo_model(name); model && model->experts > 0)
-                models.push_back(*model);
+            if (const Result<Model> model = find_zoo_model(name)) models.push_back(*model);
         return models;
     }();
-    if (row.experts > 0)
-        for (const Model& model : zoo)
-            if (same_shape(model, row)) return model;
+    for (const Model& model : zoo)
+        if (same_shape(model, row) && to_string(model.family) == row.family) return model;
     Model model;
     if (const auto family = parse_family(row.family)) {
         model.family = *family;
@@ -252,6 +250,13 @@ void apply_notes(const MeasuredRow& row, FrameworkConstants& constants) {
     if (says(row, "optimizer in backward")) constants.gradient_state_bytes = nothing;
     if (says(row, "fused loss") || says(row, "chunked loss") || says(row, "loss in chunks"))
         constants.logit_bytes = std::min(constants.logit_bytes, 2.0);
+    // one kernel reads logits twice and writes their gradients over them; its authors fuse norms
+    // and activation functions, too
+    if (says(row, "fused loss")) constants.loss_bytes = std::min(constants.loss_bytes, 6.0);
+    if (says(row, "Liger"))
+        constants.elementwise_passes = std::min(constants.elementwise_passes, 1.5);
+    if (says(row, "FlashAttention 3") || says(row, "FlashAttention 4"))
+        constants.attention_share = 1;
 }
 
 Result<GpuPool> row_pool(const MeasuredRow& row, const EvaluateOptions& options) {

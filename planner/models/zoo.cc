@@ -94,9 +94,18 @@ constexpr ZooText texts[] = {
     {"qwen3-0.6b",
      "family: llama\nlayers: 28\nhidden: 1024\nheads: 16\nkv_heads: 8\nhead_dim: 128\n"
      "ffn_hidden: 3072\nvocab: 151936\nseq_length: 4096\nqk_norm: true\ntied_embedding: true\n"},
+    {"qwen3-1.7b",
+     "family: llama\nlayers: 28\nhidden: 2048\nheads: 16\nkv_heads: 8\nhead_dim: 128\n"
+     "ffn_hidden: 6144\nvocab: 151936\nseq_length: 4096\nqk_norm: true\ntied_embedding: true\n"},
+    {"qwen3-4b",
+     "family: llama\nlayers: 36\nhidden: 2560\nheads: 32\nkv_heads: 8\nhead_dim: 128\n"
+     "ffn_hidden: 9728\nvocab: 151936\nseq_length: 4096\nqk_norm: true\ntied_embedding: true\n"},
     {"qwen3-8b",
      "family: llama\nlayers: 36\nhidden: 4096\nheads: 32\nkv_heads: 8\nhead_dim: 128\n"
      "ffn_hidden: 12288\nvocab: 151936\nseq_length: 4096\nqk_norm: true\n"},
+    {"qwen3-14b",
+     "family: llama\nlayers: 40\nhidden: 5120\nheads: 40\nkv_heads: 8\nhead_dim: 128\n"
+     "ffn_hidden: 17408\nvocab: 151936\nseq_length: 4096\nqk_norm: true\n"},
     {"qwen3-32b",
      "family: llama\nlayers: 64\nhidden: 5120\nheads: 64\nkv_heads: 8\nhead_dim: 128\n"
      "ffn_hidden: 25600\nvocab: 151936\nseq_length: 4096\nqk_norm: true\n"},
@@ -365,7 +374,10 @@ constexpr std::pair<std::string_view, std::string_view> published_names[] = {
     {"Qwen/Qwen2.5-7B", "qwen2-7b"},
     {"Qwen/Qwen2.5-7B-Instruct", "qwen2-7b"},
     {"Qwen/Qwen3-0.6B", "qwen3-0.6b"},
+    {"Qwen/Qwen3-1.7B", "qwen3-1.7b"},
+    {"Qwen/Qwen3-4B", "qwen3-4b"},
     {"Qwen/Qwen3-8B", "qwen3-8b"},
+    {"Qwen/Qwen3-14B", "qwen3-14b"},
     {"Qwen/Qwen3-32B", "qwen3-32b"},
     {"Qwen/Qwen3-30B-A3B", "qwen3-30b-a3b"},
     {"Qwen/Qwen3-235B-A22B", "qwen3-235b-a22b"},

@@ -237,6 +237,22 @@ TEST(eight_billion_parameters_train_faster_on_h200_than_on_mi300x) {
     ck_assert_msg(faster > 1.3 && faster < 1.42, "%g", faster);
 }
 
+// The table has no column for it: 32 heads of 80 would make 2560, and the model has heads of 128.
+TEST(a_row_of_a_built_in_model_has_the_models_size_of_heads) {
+    const auto hardware = load_hardware("");
+    MeasuredRow row = parse_measured(std::string(header) + good, "t.csv")->front();
+    row.family = "llama", row.layers = 36, row.hidden = 2560, row.heads = 32, row.kv_heads = 8;
+    row.ffn_hidden = 9728, row.vocab = 151936, row.tp = 1, row.pp = 1, row.dp = 8;
+    const auto seconds = [&] {
+        const EvaluatedRow out = evaluate_row(row, {*hardware, builtin_calibration()});
+        ck_assert_msg(out.priced(), "%s", out.reason.c_str());
+        return out.estimate.compute_s;
+    };
+    const double known = seconds();
+    row.vocab += 128;  // nobody's
+    ck_assert_double_gt(known, 1.03 * seconds());
+}
+
 // A constant on its bound carries what something else got wrong.
 TEST(no_fitted_constant_sits_on_its_bound) {
     const char* dir = std::getenv("ARENA_SRCDIR");
@@ -501,6 +517,11 @@ TEST(notes_say_what_is_held_and_what_is_computed_again) {
     ck_assert_double_lt(paged.memory_bytes_per_gpu, eight.memory_bytes_per_gpu);
     ck_assert_double_lt(price("Liger fused loss").memory_bytes_per_gpu, plain.memory_bytes_per_gpu);
     ck_assert_double_eq(eight.compute_s, plain.compute_s);
+    row.framework.clear(), row.attention = "flash";  // whose kernels are not fused
+    const double eager_s = price("").iteration_s, fused_s = price("fused loss").iteration_s;
+    ck_assert_double_lt(fused_s, eager_s);
+    ck_assert_double_lt(price("Liger fused loss").iteration_s, fused_s);
+    ck_assert_double_lt(price("FlashAttention 4").iteration_s, eager_s);
 }
 
 TEST(names_of_gpus_in_published_tables_are_entries) {
