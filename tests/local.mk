@@ -58,7 +58,7 @@ black_box_tests = \
 	tests/t0210-races.t \
 	tests/issues/i0016-b-requests.t \
 	tests/issues/i0016-a3-planning-budget.t \
-	tests/t0445-ddp-in-slurm.t tests/t0220-restart.t \
+	tests/t0445-ddp-in-slurm.t tests/t0850-hosts.t tests/t0220-restart.t \
 	tests/t0230-elastic.t \
 	tests/t0290-soak-short.t \
 	tests/t0050-command.t \
@@ -114,7 +114,7 @@ CLEANFILES += $(preloads:%=tests/tools/%.so)
 EXTRA_DIST += $(preloads:%=tests/tools/%.cc)
 tests/issues/i0016-a12-hanging-spool.log: tests/tools/hanging_open.so
 tests/t0347-order-accounting.log: tests/tools/short_minute.so
-tests/t0435-elastic-training.log tests/t0555-slowdown-in-slurm.log tests/t0556-slow-link-in-slurm.log tests/t0560-leave-slow-node.log: tests/tools/paced.so
+tests/t0435-elastic-training.log tests/t0850-hosts.log tests/t0555-slowdown-in-slurm.log tests/t0556-slow-link-in-slurm.log tests/t0560-leave-slow-node.log: tests/tools/paced.so
 EXTRA_DIST += $(issue_tests)
 EXTRA_DIST += $(black_box_tests) \
 	tests/lib/arena.sh tests/lib/command.sh tests/lib/bare_debian.sh tests/lib/train.sh tests/lib/watched.sh tests/lib/hosts.sh tests/lib/loans.sh \

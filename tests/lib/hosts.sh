@@ -5,11 +5,15 @@
 # on each. Source it after tap.sh and cluster.sh. All of it ends with the test.
 #   need_hosts                skips the test, with the reason, where no such hosts can be made
 #   start_hosts [KEY: VALUE]  the hosts, munged and Slurm with our plug-ins on them; lines of arena.yaml besides
+#   host_conf                 lines of slurm.conf besides, an array
 #   on HOST COMMAND...        runs it there, as root
+#   crash_host HOST           all that ran there is gone at once, and so is the host from the network
+#   boot_host HOST            it is back, with munged and slurmd
+#   plug HOST off|on          its cable
 #   slow_host HOST on|off     its network card takes 200 Mbit/s and 5 ms for each packet; off: as before
 #   $host_dir                 shared by the hosts, at the same path, as is $work/shared
 : "${ARENA_SRCDIR=}" "${ARENA_BUILDDIR=}" "${work=}" "${stage=}"   # of cluster.sh
-host_dir=''
+host_dir='' host_conf=()
 hosts=(h0 h1 h2)
 net=arena_$$
 
@@ -91,6 +95,7 @@ PluginDir=$stage/lib/slurm-arena:$(stock_plugin_dir)
 SchedulerType=sched/arena
 JobSubmitPlugins=arena
 RequeueExitHold=99
+$(printf '%s\n' ${host_conf[@]+"${host_conf[@]}"})
 NodeName=h[0-2] CPUs=4 RealMemory=4000 Gres=gpu:a40:1 Feature=a40 State=UNKNOWN
 PartitionName=main Nodes=ALL Default=YES State=UP MaxTime=INFINITE DefaultTime=60
 END
@@ -122,7 +127,7 @@ start_host() {
         echo $$ >"$dir/$host/up"
         exec -a "arena-test-$host" sleep infinity
     ' _ "$host" "$host_dir" "$stage" >"$host_dir/$host/log" 2>&1 </dev/null &
-    keepers+=($!)
+    keeper[$host]=$!
 }
 
 on() {
@@ -132,10 +137,17 @@ on() {
         ARENA_DATA_DIR="$stage/share/slurm-arena" PATH="$stage/bin:$PATH" "$@"
 }
 
-keepers=()
-declare -A inner=()
+declare -A keeper=() inner=()
+meet_host() {
+    local host=$1
+    wait_until "[[ -e $host_dir/$host/up ]]" 10 || BAIL_OUT "$host did not start: $(cat "$host_dir/$host/log")"
+    inner[$host]=$(descendant "${keeper[$host]}")
+    on "$host" bash -c "install -m 400 $host_dir/etc/munge.key /run/munge.key && exec munged --force --key-file=/run/munge.key --socket=/run/munge/munge.socket --pid-file=/run/munge.pid --log-file=/run/munge.log --seed-file=/run/munge.seed" ||
+        BAIL_OUT "munged on $host: $(on "$host" cat /run/munge.log)"
+}
+
 start_hosts() {
-    local i host
+    local host
     make_work
     host_dir=$work/hosts
     mkdir -p "$host_dir"/{etc,state,log,spool,dev,run}
@@ -143,13 +155,7 @@ start_hosts() {
     make_network
     write_host_files "$@"
     for host in "${hosts[@]}"; do start_host "$host"; done
-    for i in 0 1 2; do
-        host=h$i
-        wait_until "[[ -e $host_dir/$host/up ]]" 10 || BAIL_OUT "$host did not start: $(cat "$host_dir/$host/log")"
-        inner[$host]=$(descendant "${keepers[$i]}")
-        on "$host" bash -c "install -m 400 $host_dir/etc/munge.key /run/munge.key && exec munged --force --key-file=/run/munge.key --socket=/run/munge/munge.socket --pid-file=/run/munge.pid --log-file=/run/munge.log --seed-file=/run/munge.seed" ||
-            BAIL_OUT "munged on $host: $(on "$host" cat /run/munge.log)"
-    done
+    for host in "${hosts[@]}"; do meet_host "$host"; done
     on h0 slurmctld || BAIL_OUT "slurmctld did not start"
     for host in "${hosts[@]}"; do on "$host" slurmd || BAIL_OUT "slurmd on $host did not start"; done
     # shellcheck disable=SC2016
@@ -161,6 +167,22 @@ descendant() {
     local pid=$1 child
     while child=$(pgrep -P "$pid" | head -n 1) && [[ $child ]]; do pid=$child; done
     echo "$pid"
+}
+
+plug() { ip netns exec "${net}_sw" ip link set "p${1#h}" "$([[ $2 == on ]] && echo up || echo down)"; }
+
+# Nobody hears that what ran there has ended.
+crash_host() {
+    plug "$1" off
+    kill -KILL "${inner[$1]}"
+    wait "${keeper[$1]}" 2>/dev/null
+}
+boot_host() {
+    rm -f "$host_dir/$1/up"
+    start_host "$1"
+    meet_host "$1"
+    plug "$1" on
+    on "$1" slurmd || BAIL_OUT "slurmd on $1 did not start"
 }
 
 slow_host() {
@@ -176,7 +198,7 @@ leave_hosts() {
         pid=${inner[$host]-}
         [[ ! $pid || $(tr '\0' ' ' <"/proc/$pid/cmdline" 2>/dev/null) != "arena-test-$host "* ]] || kill -KILL "$pid"
     done
-    for pid in "${keepers[@]}"; do wait "$pid" 2>/dev/null; done
+    for pid in "${keeper[@]}"; do wait "$pid" 2>/dev/null; done
     for host in "${hosts[@]}" sw; do ip netns del "${net}_$host" 2>/dev/null; done
     [[ ${ARENA_KEEP_WORK-} ]] || rm -rf "$work"
     exit $rc
