@@ -24,7 +24,7 @@ both() {
 # ranks_of JOB: "LEAF NODE" of each rank as its tasks say it, in their order; leaf_of says which leaf a node is on
 ranks_of() {
     local rank node own
-    while read -r rank node own; do
+    while read -r rank node own _; do
         [[ $rank == "$own" ]] || echo "SLURM_PROCID $rank is RANK $own"
         echo "$(leaf_of "${node#n}") $node"
     done < <(sort -n "$gates/$1.tasks")
@@ -37,7 +37,7 @@ leaf_of() { echo $((($1 - 1) / leaf_nodes)); }
 over_two_leaves() {
     close "$@"
     job=$(submit --time=60 -o /dev/null --arena-model=gpt2 --arena-batch=96 --arena-launcher=env --arena-types=a40 \
-        --arena-gpus=$((4 * per_node)) --wrap "srun bash -c 'echo \$SLURM_PROCID \$SLURMD_NODENAME \$RANK' >$gates/\$SLURM_JOB_ID.tasks")
+        --arena-gpus=$((4 * per_node)) --wrap "srun bash -c 'echo \$SLURM_PROCID \$SLURMD_NODENAME \$RANK \$(scontrol show hostnames \$SLURM_STEP_NODELIST | head -n 1)' >$gates/\$SLURM_JOB_ID.tasks")
     ok "a job of four nodes runs without $closed" wait_for_state "$job" COMPLETED
     open
 }
@@ -91,16 +91,18 @@ order() {
     local job
     over_two_leaves n1 n2 n5 n6
     is "$(ranks_of "$job" | groups 1) $(ranks_of "$job" | groups 2)" "2 4" "a job's ranks keep node and leaf together"
-    # Nodes of two leaves that alternate: Slurm's order is by name.
-    printf '%s\n' 'SwitchName=leafa Nodes=n[1,3,5,7]' 'SwitchName=leafb Nodes=n[2,4,6,8]' 'SwitchName=spine Switches=leafa,leafb' \
+    # Nodes of two leaves that alternate: Slurm's order is by name, and since 26.05 that of ranks is by leaf.
+    printf '%s\n' 'SwitchName=leafa Nodes=n[2,4,6,8]' 'SwitchName=leafb Nodes=n[1,3,5,7]' 'SwitchName=spine Switches=leafa,leafb' \
         >"$cluster_dir/topology.conf"
     leaf_of() { echo $(($1 % 2)); }
+    local found='warn +network: topology/tree: nodes of leafa and leafb alternate in Slurm.s order of nodes, and so do the ranks.*'"$remedy" order='n1 n2 n3 n4'
+    ! slurm_has 26.05 || found='ok +network: topology/tree: 2 leaf switches' order='n2 n4 n1 n3'
     cluster ctld restart
     cluster wait
-    like "$(arena doctor 2>&1)" 'warn +network: topology/tree: nodes of leafb and leafa alternate in Slurm.s order of nodes, and so do the ranks.*'"$remedy" \
-        "where nodes of leaves alternate arena doctor says so, and what helps"
+    like "$(arena doctor 2>&1)" "$found" "where ranks of leaves alternate arena doctor says so, and what helps"
     over_two_leaves n{5..8}
-    is "$(ranks_of "$job" | cut -d' ' -f2 | uniq | paste -sd' ')" "n1 n2 n3 n4" "for a job's ranks follow Slurm's order"
+    is "$(ranks_of "$job" | cut -d' ' -f2 | uniq | paste -sd' ')" "$order" "for a job's ranks follow Slurm's order"
+    is "$(cut -d' ' -f4 "$gates/$job.tasks" | sort -u)" "${order%% *}" "and the first of the step's nodes, where they meet, is that of the first rank"
     end_cluster
 }
 

@@ -29,6 +29,14 @@ std::vector<std::string> alternating(const Facts& facts) {
     return {};
 }
 
+/// Since 26.05 ranks go through leaves or blocks one after the other, but where the site says not
+/// to.
+bool ranks_follow_network(const Facts& facts) {
+    return facts.slurm_version && *facts.slurm_version >= "26.05" &&
+           running_value(facts, "SelectTypeParameters").find("CR_NO_DIST_TOPO_BLOCK") ==
+               std::string::npos;
+}
+
 /// How a site puts the nodes of a leaf together, by release: the last that is not later.
 std::string_view order_remedy(const Facts& facts, bool blocks) {
     struct ByRelease {
@@ -105,14 +113,14 @@ std::vector<Finding> check_network(const Facts& facts) {
     const std::int64_t leaves = facts.network->leaves;
     if (!is_named && leaves == 0) return {};
     const bool blocks = leaves > 0 ? facts.network->blocks : named == "topology/block";
-    const std::string plugin = fmt::format("topology/{}{}", blocks ? "block" : "tree",
-                                           is_named ? "" : " of topology.yaml");
+    const std::string found = blocks ? "topology/block" : "topology/tree";
+    const std::string plugin = found + (named == found ? "" : " of topology.yaml");
     const std::string word = blocks ? "block" : "leaf switch";
     if (const std::vector<std::string> lost = outside(facts); !lost.empty())
         return {warn("network", fmt::format("{}: no {} has {}: {}", plugin, word, join(lost, ", "),
                                             blocks ? "no job has them together with nodes of blocks"
                                                    : "no job is started there"))};
-    if (const auto pair = alternating(facts); !pair.empty())
+    if (const auto pair = alternating(facts); !pair.empty() && !ranks_follow_network(facts))
         return {
             warn("network",
                  fmt::format("{}: nodes of {} and {} alternate in Slurm's order of nodes, and so "

@@ -221,6 +221,16 @@ inline int node_address(char* name, char** address, char** pattern) {
 #endif
 }
 
+/// The tasks of a step go through its leaves or blocks one after the other, whatever the order of
+/// its nodes (26.05).
+inline bool ranks_follow_network() {
+#if SLURM_VERSION_NUMBER < SLURM_VERSION_NUM(26, 5, 0)
+    return false;
+#else
+    return (slurm_conf.select_type_param & SELECT_NO_DIST_TOPO_BLOCK) == 0;
+#endif
+}
+
 // ---- calls -------------------------------------------------------------------------------------
 
 namespace compat {

@@ -261,6 +261,10 @@ TEST(a_network_is_counted_and_nodes_outside_it_are_told) {
         facts.slurm_version = std::string(version);
         assert_verdict(check_network(facts), "network", Verdict::warn, remedy);
     }
+    facts.slurm_version = std::string("26.05.4");  // it orders ranks by itself
+    assert_verdict(check_network(facts), "network", Verdict::ok, "2 leaf switches");
+    facts.slurm_config.value()["SelectTypeParameters"] = "CR_CORE_MEMORY,CR_NO_DIST_TOPO_BLOCK";
+    assert_verdict(check_network(facts), "network", Verdict::warn, "=SwitchAsNodeRank");
     facts.slurm_config = std::map<std::string, std::string>{{"TopologyPlugin", "topology/none"}};
     facts.network = parse_network("");
     ck_assert(check_network(facts).empty());

@@ -220,12 +220,14 @@ TEST(who_reports_of_many_models_makes_nothing_of_others_forgotten) {
     ck_assert(book.corrected(request, 1001));
 }
 
-/// Slurm's order of nodes is that of ranks.
+/// Slurm's order of nodes is that of ranks, before 26.05.
 TEST(blocks_whose_nodes_alternate_are_seen) {
-    for (const bool alternate : {false, true}) {
+    for (const auto& [alternate, follows] :
+         {std::pair(false, false), {true, false}, {true, true}}) {
         Book book;
         for (int n = 0; n < 8; ++n) book.scene.node("n" + std::to_string(n), "a100", 4, 4);
         Snapshot& snapshot = book.scene.host.view.snapshot;
+        book.scene.host.view.ranks_follow_network = follows;
         SwitchTable table;
         for (std::size_t n = 0; n < 8; ++n)
             snapshot.nodes[n].leaf = table.add({"b" + std::to_string(alternate ? n % 2 : n / 4)});
@@ -237,7 +239,8 @@ TEST(blocks_whose_nodes_alternate_are_seen) {
             const auto& pools = book.offers.pools(book.scene.host.view, job);
             ck_assert_uint_eq(pools.size(), 1);
             ck_assert_int_eq(pools[0].domain_nodes, kind == NetworkKind::block ? 4 : 0);
-            ck_assert_int_eq(pools[0].domains_alternate, alternate && kind == NetworkKind::block);
+            ck_assert_int_eq(pools[0].domains_alternate,
+                             alternate && !follows && kind == NetworkKind::block);
         }
     }
 }

@@ -226,6 +226,8 @@ struct ClusterView {
     double preemption_wait_s =
         40;  ///< KillWait + MessageTimeout: how long Slurm's preemption may take
     bool memory_tracked = false;  ///< memory is a consumable resource here
+    /// Ranks keep leaf or block together, whatever the order of nodes.
+    bool ranks_follow_network = false;
     double since_recovery_s =
         INFINITY;  ///< since slurmctld came up with jobs of an earlier life; infinite: with none
 };

@@ -95,6 +95,7 @@ std::vector<SitePool> OfferBook::pools_in(const ClusterView& view, const Place& 
     std::vector<SitePool> pools;
     for (auto& [type, pool] : found) {
         networks[type].tell(view.snapshot.topology, pool);
+        if (view.ranks_follow_network) pool.domains_alternate = false;
         pools.push_back(std::move(pool));
     }
     return pools;

@@ -282,6 +282,7 @@ NodeTable read_nodes(ClusterView& view) {
     const Network& network = known_network();
     view.snapshot.topology = network.topology;
     view.snapshot.switches = network.switches;
+    view.ranks_follow_network = ranks_follow_network();
     const std::optional<OtherNodes> others = nodes_of_other_topology();
     const std::int32_t unknown = others ? add_unknown_leaf(view.snapshot) : -1;
     for (int i = 0; i < node_record_count; ++i) {
