@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cmath>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -39,6 +40,14 @@ std::optional<Kind> kind_of(const PastEvent& event) {
 }
 
 bool is_over(const PastEvent& event) { return event.state == "over"; }
+
+/// What the job reports, or is promised, is no state of its own.
+std::string state_of(const Past& past) {
+    const auto last = std::find_if(past.events.rbegin(), past.events.rend(), [](const auto& event) {
+        return kind_of(event) || is_over(event);
+    });
+    return last == past.events.rend() ? past.events.back().state : last->state;
+}
 
 /// "4xa40 pp1,dp4: why" -> shape and why; a text that begins with no count is a reason alone.
 std::pair<std::string, std::string> shape_and_why(const std::string& text) {
@@ -258,11 +267,16 @@ std::string events_table(const Past& past) {
 std::string facts_of(const Past& past, const std::vector<Stretch>& stretches,
                      const std::vector<Run>& runs) {
     return html::facts_list({{"user", fmt::format("uid {}", past.uid)},
-                             {"state", past.events.back().state},
+                             {"state", state_of(past)},
                              {"runs", fmt::format("{}", runs.size())},
                              {"waited", short_time(sum_of(stretches, Kind::waits))},
                              {"ran", short_time(sum_of(stretches, Kind::runs))},
                              {"saved its state", short_time(sum_of(stretches, Kind::saves))}});
+}
+
+double until_of(const Past& past, double now_s) {
+    const double last_s = past.events.back().time_s;
+    return past.over ? last_s : std::max(now_s, last_s);
 }
 
 }  // namespace
@@ -292,8 +306,7 @@ std::vector<Stretch> stretches_of(const Past& past, double now_s) {
                        .why = std::move(why),
                        .estimate_s = event.estimate_s});
     }
-    close(past.over || past.events.empty() ? (past.events.empty() ? 0 : past.events.back().time_s)
-                                           : std::max(now_s, past.events.back().time_s));
+    if (!past.events.empty()) close(until_of(past, now_s));
     return all;
 }
 
@@ -303,15 +316,13 @@ std::string history_page(const Past& past, double now_s) {
     if (past.events.empty()) {
         body += "<p>Nothing has happened to it yet.</p>\n";
     } else {
-        const double last_s = past.events.back().time_s;
-        const double until_s = past.over ? last_s : std::max(now_s, last_s);
+        const double until_s = until_of(past, now_s);
         const std::vector<Run> runs = runs_of(stretches, past);
         body += facts_of(past, stretches, runs);
         if (past.left_out > 0)
             body += fmt::format(
                 "<p class=\"note\">{} events after the first {} are not kept: what is drawn there "
-                "is "
-                "not all that happened, and counts and sums are of what is kept.</p>\n",
+                "is not all that happened, and counts and sums are of what is kept.</p>\n",
                 past.left_out, past.left_out_after);
         body += "<h2>Its life</h2>\n" + Timeline(past, stretches, until_s).svg();
         body += iterations_section(past, until_s);

@@ -68,7 +68,8 @@ struct FrameworkConstants {
     double weight_bytes = 0;          ///< gathered per parameter by ZeRO; 0: by precision
     double optimizer_bytes = 28;      ///< moved per parameter of the step
     double overlap_gradients = 1;     ///< share of the last backward that hides their exchange
-    double overlap_weights = 1;       ///< share of compute that hides gathers of sharded weights
+    double overlap_weights = 1;       ///< share of compute that hides gathers of sharded weights:
+                                      ///< of ZeRO 3 layer by layer, of ZeRO 1 and 2 after the step
     double overlap_slowdown = 0.2;    ///< share of the hidden time that overlap costs anyway
     double partitions_boundary = 0;   ///< 1: a tensor-parallel rank sends its part of a boundary
     double overlap_boundary = 0;      ///< share of stage-to-stage transfers that is hidden

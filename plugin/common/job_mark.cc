@@ -47,12 +47,11 @@ bool assign_moves(JobMark& mark, std::string_view value) {
 }
 
 bool assign_took(JobMark& mark, std::string_view value) {
-    constexpr std::int64_t day_s = 86400;
     for (std::string_view item : split(value, ',')) {
         const std::size_t at = item.find('+');
         if (at == std::string_view::npos || mark.took.size() == JobMark::max_took) return false;
-        const auto leave_s = parse_integer(item.substr(0, at), 0, day_s);
-        const auto start_s = parse_integer(item.substr(at + 1), 0, day_s);
+        const auto leave_s = parse_integer(item.substr(0, at), 0, JobMark::most_took_s);
+        const auto start_s = parse_integer(item.substr(at + 1), 0, JobMark::most_took_s);
         if (!leave_s || !start_s) return false;
         mark.took.push_back({*leave_s, *start_s});
     }
@@ -62,11 +61,11 @@ bool assign_took(JobMark& mark, std::string_view value) {
 /// What the move that ends with a start `now` took until there. Nothing of one whose clocks
 /// disagree, or that took longer than a day.
 void add_took(JobMark& mark, std::int64_t now) {
-    constexpr std::int64_t day_s = 86400;
     const std::int64_t saved_s = mark.left_at - mark.leaves_at, waited_s = now - mark.left_at;
-    if (saved_s < 0 || saved_s >= day_s || waited_s < 0) return;
+    const std::int64_t leave_s = saved_s + (waited_s <= JobMark::most_requeue_s ? waited_s : 0);
+    if (saved_s < 0 || waited_s < 0 || leave_s > JobMark::most_took_s) return;
     if (mark.took.size() == JobMark::max_took) mark.took.erase(mark.took.begin());
-    mark.took.push_back({saved_s + (waited_s <= JobMark::most_requeue_s ? waited_s : 0), 0});
+    mark.took.push_back({leave_s, 0});
 }
 
 bool is_node_name(std::string_view text) {
@@ -188,7 +187,7 @@ void add_move(JobMark& mark, std::int64_t at) {
 
 bool note_start(JobMark& mark, double start_s) {
     if (mark.phase != Phase::started || mark.took.empty() || mark.took.back().start_s != 0 ||
-        !(start_s >= 0 && start_s < 86400))
+        !(start_s >= 0 && start_s <= static_cast<double>(JobMark::most_took_s)))
         return false;
     mark.took.back().start_s = std::max<std::int64_t>(std::llround(start_s), 1);
     return true;

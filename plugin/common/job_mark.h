@@ -47,6 +47,7 @@ struct JobMark {
     /// A wait between leaving and starting counts for a move up to so many seconds: it is Slurm's
     /// requeue. A longer one is the queue's, and counts for nothing.
     static constexpr std::int64_t most_requeue_s = 60;
+    static constexpr std::int64_t most_took_s = 86400;  ///< of either part; longer is no move
     /// What a move took, in seconds: from the signal until the job had left and been requeued, and
     /// from its start to its first step; 0: nobody said.
     struct Took {

@@ -56,7 +56,7 @@ double largest_y(const Chart& chart) {
     for (const Series& s : chart.series) {
         for (const auto& [x, y] : s.points) most = std::max(most, y);
     }
-    return most > 0 ? most : 1;
+    return most > 1e-300 ? most : 1;  // a step of less is 0
 }
 
 Scale x_scale(const Chart& chart) {

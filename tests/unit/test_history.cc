@@ -82,6 +82,14 @@ TEST(a_run_is_measured_once_and_again_where_it_has_changed) {
     ck_assert(history.note(line(211, 1, "running", "4xa40: why")));
     ck_assert(measured(212, 1.2));  // another run
     ck_assert_uint_eq(history.take_new().size(), 6);
+    // Who tells another time each minute does not push out what happened to the job.
+    int told = 0;
+    for (int minute = 1; minute <= 256; ++minute)
+        told += measured(212 + 60 * minute, 1 + minute % 2);
+    ck_assert_int_eq(told, 7);
+    history.add(line(99999, 1, "over", ""));
+    ck_assert_msg(!measured(100000, 3), "a late report");
+    ck_assert(history.find(1)->over);
 }
 
 TEST(the_first_and_the_last_events_of_a_job_are_kept) {

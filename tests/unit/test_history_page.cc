@@ -66,6 +66,16 @@ TEST(stretches_are_what_a_job_did_one_after_the_other) {
     ck_assert_double_eq(stretches_of(alive, t0).back().to_s, t0 + 450);  // a clock that is behind
 }
 
+TEST(the_state_is_what_the_job_does_whatever_it_tells_meanwhile) {
+    Past alive = moved_job();
+    alive.over = false;
+    alive.events.resize(4);
+    ck_assert(alive.events.back().state == "measured");
+    const std::string page = history_page(alive, t0 + 100);
+    ck_assert_msg(page.find("<dd>running</dd>") != std::string::npos, "%s", page.c_str());
+    ck_assert(history_page(moved_job(), t0 + 700).find("<dd>over</dd>") != std::string::npos);
+}
+
 TEST(a_life_stands_on_the_page) {
     const std::string page = history_page(moved_job(), t0 + 9999);
     assert_stands_alone(page);

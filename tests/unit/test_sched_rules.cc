@@ -242,6 +242,11 @@ TEST(a_job_learns_what_its_moves_take) {
     m = next_mark(m, Phase::held, life, OtherHold::none, 5009);
     m = next_mark(m, Phase::started, life, OtherHold::none, 5010);
     ck_assert(m.took.back() == (JobMark::Took{10, 0}));
+    move(JobMark::most_took_s - 1, JobMark::most_requeue_s);  // longer than what a mark can say
+    ck_assert(m.took.back() == (JobMark::Took{10, 0}));
+    move(JobMark::most_took_s, 0);
+    ck_assert(m.took.back() == (JobMark::Took{JobMark::most_took_s, 0}));
+    ck_assert(parse_mark(format_mark(m)).has_value());
 }
 
 TEST(a_users_own_hold_is_kept) {

@@ -95,6 +95,15 @@ TEST(what_two_moves_took_is_what_the_next_one_costs) {
     scene.plan->round();
     ck_assert_double_eq(Json::parse(scene.plan->explain(1)).at("move").at("cost_s").get<double>(),
                         24);
+    const JobMark mark = *scene.view(1).facts.mark;
+    scene.view(1).facts.mark->took = {{1500, 500}, {1600, 500}};
+    scene.plan->round();
+    const Json most = Json::parse(scene.plan->explain(1)).at("move");
+    ck_assert_double_eq(most.at("cost_s").get<double>(), RestartCost::most_times * site_s);
+    ck_assert(most.at("words").get<std::string>().find("the most that counts: 2 times what") !=
+              std::string::npos);
+    scene.view(1).facts.mark = mark;
+    scene.plan->round();
     // So much less of its time since the start counts as none.
     ck_assert_int_eq(scene.host.last_done, static_cast<std::int64_t>((5000 - 24) / iteration_s));
 }

@@ -108,16 +108,21 @@ void JobHistory::add(HistoryLine line) {
 
 bool JobHistory::measure(HistoryLine line) {
     line.state = measured_state;
-    if (const JobPast* past = find(line.job); past != nullptr && past->uid == line.uid)
+    if (const JobPast* past = find(line.job); past != nullptr && past->uid == line.uid) {
+        if (past->over) return false;  // it is late
+        double gap_s = limits_.measured_s, last_s = -INFINITY, last_iteration_s = 0;
         for (auto event = past->events.rbegin(); event != past->events.rend(); ++event) {
             if (event->state.starts_with("waiting") || event->state == over_state) break;
             if (event->state != measured_state) continue;
-            if (line.at_s - event->at_s < limits_.measured_s ||
-                std::abs(line.iteration_s - event->iteration_s) <
-                    limits_.measured_news * event->iteration_s)
-                return false;
-            break;
+            if (last_iteration_s == 0)
+                last_s = event->at_s, last_iteration_s = event->iteration_s;
+            else
+                gap_s *= 2;
         }
+        if (line.at_s - last_s < gap_s || std::abs(line.iteration_s - last_iteration_s) <
+                                              limits_.measured_news * last_iteration_s)
+            return false;
+    }
     line.text.resize(std::min(line.text.size(), limits_.text_bytes));
     keep(line);
     forget_oldest();

@@ -61,8 +61,8 @@ class JobHistory {
         std::size_t first_events = 8, events = 48;  ///< of one job: its first ones and all it has
         std::size_t news = 100;
         std::size_t text_bytes = 300;
-        double same_state_s = 10;     ///< so often at most another reason for the same state
-        double measured_s = 60;       ///< and another measurement of a run,
+        double same_state_s = 10;  ///< so often at most another reason for the same state
+        double measured_s = 60;    ///< and another measurement of a run, twice as long each time,
         double measured_news = 0.05;  ///< where it differs from the last by such a part of that
     };
     static constexpr std::string_view over_state = "over", measured_state = "measured";

@@ -40,10 +40,11 @@ double settles_s(std::span<const std::int64_t> moves, std::uint32_t unsaved, dou
 std::string why_not_to_leave(const JobView& job, const Request& request, bool counts, double run_s,
                              double now_s, const Config& config);
 
+/// Seconds of its last moves; 0: none. `launch_s` stands for the start of a move after which nobody
+/// said when its first step was done.
+MovesTook moves_took(const JobMark& mark, double launch_s);
 /// Whether a job on a device that is `factor` times slower than the estimate of its plan loses, in
 /// what it has left, more than twice what a restart costs.
-/// `launch_s` stands for the start of a move after which nobody said when its first step was done.
-MovesTook moves_took(const JobMark& mark, double launch_s);
 bool pays_to_leave(const JobState& job, double factor, const RestartCost& restart);
 /// Whether its shape has room now without the nodes that it avoids: on free GPUs and on those that
 /// it gives back.
