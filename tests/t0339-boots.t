@@ -35,12 +35,15 @@ chmod 755 "$cluster_dir/arena-profiler"
 
 # A node that boots is a slurmd that begins anew and says so. While a slurmd forks it is found twice: the older one counts.
 slurmd_of() { pgrep -o -f "^$cluster_dir/bin/slurmd -N $1( |\$)"; }
+mapfile -d '' environment <"/proc/$(slurmd_of n1)/environ"
 boot() {
-    local pid environment
-    pid=$(slurmd_of "$1") && mapfile -d '' environment <"/proc/$pid/environ" || return
-    kill "$pid" && { wait_until "[[ ! -e /proc/$pid ]]" || kill -9 "$pid"; }
+    stop_slurmd "$1"
     (cd "$cluster_dir/run" && exec env -i "${environment[@]}" "$cluster_dir/bin/slurmd" -N "$1" -b) \
         </dev/null >>"$cluster_dir/log/slurmd.out" 2>&1 6>&- 8>&-
+}
+stop_slurmd() {
+    local pid
+    ! pid=$(slurmd_of "$1") || { kill "$pid" && wait_until "[[ ! -e /proc/$pid ]]"; } || kill -9 "$pid"
 }
 exec 8<>"$wake"
 (while kill -0 $$; do
@@ -54,10 +57,13 @@ booter=$!
 booted() { cat "$boots/log" 2>/dev/null | wc -l; }
 states() { sinfo -h -N -n "$1" -o %T; }
 awake() { sinfo -h -N -n "$1" -o '%N %T' | grep -v 'idle~\|powered_down' | cut -d' ' -f1; }
+# What sleeps answers nobody. Did its slurmd answer while it boots, slurmctld would know since when that is up, and not take
+# the word of the next, which is up for 0 s; it asks again only where it knows nothing (22.05.8).
 put_to_sleep() {
     local node
     for node in $(awake "$1"); do scontrol update NodeName="$node" State=POWER_DOWN || return; done
-    wait_until "[[ ! \$(awake '$1') ]]"
+    wait_until "[[ ! \$(awake '$1') ]]" || return
+    for node in $(scontrol show hostnames "$1"); do stop_slurmd "$node"; done
 }
 settled() { wait_until "[[ ! \$(sinfo -h -N -o %T | grep -E '#|powering_up') ]]" 60; }
 # Those of the job that slept have been woken up.
