@@ -36,8 +36,11 @@ chmod 755 "$cluster_dir/arena-profiler"
 # A node that boots is a slurmd that begins anew and says so. While a slurmd forks it is found twice: the older one counts.
 slurmd_of() { pgrep -o -f "^$cluster_dir/bin/slurmd -N $1( |\$)"; }
 mapfile -d '' environment <"/proc/$(slurmd_of n1)/environ"
+# A node takes its time: slurmctld reckons in whole seconds since when it is up, and does not believe one that was up before
+# it was to boot.
 boot() {
     stop_slurmd "$1"
+    sleep 2
     (cd "$cluster_dir/run" && exec env -i "${environment[@]}" "$cluster_dir/bin/slurmd" -N "$1" -b) \
         </dev/null >>"$cluster_dir/log/slurmd.out" 2>&1 6>&- 8>&-
 }
