@@ -139,12 +139,13 @@ TEST(the_past_outlives_a_restart_in_the_file) {
     const test::Directory directory;
     HistoryFile file(directory / "history.jsonl");
     JobHistory history;
-    std::map<JobId, JobUse> uses;
+    std::map<JobId, RunEnd> ends;
     for (JobId job = 1; job <= 6; ++job) {
         history.note({.at_s = 1, .job = job, .uid = 7, .state = "running", .text = ""});
-        if (job > 1) uses[job] = {.used = 0.25, .account = "physics", .text = "used 0.25"};
+        if (job > 1)
+            ends[job] = {1, 2, JobUse{.used = 0.25, .account = "physics", .text = "used 0.25"}};
     }
-    history.end([](JobId) { return true; }, 2, uses);
+    history.end([](JobId) { return true; }, 2, ends);
     ck_assert(history.past_use(7, "") == (PastUse{0.25, 5, false}));  // the first one failed
     ck_assert(file.append(history.take_new()).ok());
     JobHistory later;

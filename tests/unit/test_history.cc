@@ -118,6 +118,24 @@ TEST(jobs_that_were_longest_over_are_forgotten_first) {
     ck_assert(history.find(4) == nullptr && history.find(1999) != nullptr);
 }
 
+TEST(an_end_is_when_slurm_says_and_a_run_that_no_round_saw_is_told) {
+    JobHistory history;
+    history.note(line(100, 1, "waiting for GPUs"));
+    history.note(line(100, 2, "running"));
+    history.note(line(100, 3, "waiting"));
+    history.note(line(100, 4, "running"));
+    history.end([](JobId) { return true; }, 110,
+                {{1, {103, 107}}, {2, {100, 100}}, {4, {99, 200}}});
+    const auto words = [&](JobId job) { return words_of(account_of(*history.find(job))); };
+    const std::string unseen = words(1), brief = words(2);
+    ck_assert_str_eq(unseen.c_str(), "lives=1 waited=3s ran=4s moved=0s running=1.000");
+    ck_assert_str_eq(brief.c_str(), "lives=1 waited=0s ran=0s moved=0s running=1.000");
+    // Cancelled while it waited; an end in the future is that of a clock that was set.
+    ck_assert_int_eq(account_of(*history.find(3)).lives, 0);
+    ck_assert_double_eq(account_of(*history.find(4)).ran_s, 10);
+    for (JobId job = 1; job <= 4; ++job) ck_assert(history.find(job)->over);
+}
+
 TEST(a_job_id_of_another_user_is_another_job) {
     JobHistory history;
     history.note(line(1, 7, "running"));

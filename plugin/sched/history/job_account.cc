@@ -52,7 +52,7 @@ JobAccount account_of(const JobPast& past) {
 
 double running_share(const JobAccount& account) {
     const double all_s = account.ran_s + account.moved_s;
-    return all_s > 0 ? account.ran_s / all_s : 0;
+    return all_s > 0 ? account.ran_s / all_s : account.lives > 0 ? 1 : 0;
 }
 
 std::string words_of(const JobAccount& account) {

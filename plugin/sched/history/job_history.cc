@@ -106,6 +106,30 @@ void JobHistory::add(HistoryLine line) {
     add_news(std::move(line));
 }
 
+/// A round sees an end when it is over: Slurm has the time of it.
+void JobHistory::add_end(JobId job, double now_s, const RunEnd* end) {
+    const JobPast* past = find(job);
+    if (past == nullptr) return;  // forgotten for the ends of others
+    const std::uint32_t uid = past->uid;
+    HistoryLine line{
+        .at_s = now_s, .job = job, .uid = uid, .state = std::string(over_state), .text = {}};
+    if (end != nullptr) {
+        const JobEvent* last = past->last_told();
+        double since_s = last != nullptr ? last->at_s : 0;
+        if (last != nullptr && last->state.starts_with("waiting")) {
+            since_s = std::clamp(end->start_s, std::min(since_s, now_s), now_s);
+            add({.at_s = since_s, .job = job, .uid = uid, .state = "running", .text = {}});
+        }
+        line.at_s = std::clamp(end->end_s, std::min(since_s, now_s), now_s);
+        if (end->use) {
+            line.used = end->use->used;
+            line.account = end->use->account;
+            line.text = end->use->text;
+        }
+    }
+    add(std::move(line));
+}
+
 bool JobHistory::measure(HistoryLine line) {
     line.state = measured_state;
     if (const JobPast* past = find(line.job); past != nullptr && past->uid == line.uid) {

@@ -37,6 +37,12 @@ struct JobUse {
     std::string account, text;
 };
 
+/// How a job ended, as Slurm has it.
+struct RunEnd {
+    double start_s = 0, end_s = 0;  ///< of its last run, since the epoch
+    std::optional<JobUse> use = {};
+};
+
 struct JobEvent {
     double at_s = 0;
     std::string state, text;
@@ -78,24 +84,16 @@ class JobHistory {
     /// How long the iterations of the job's run take. No news to others; false, and nothing is
     /// kept, where it says what the last one of the run did, or comes too soon.
     bool measure(HistoryLine line);
-    /// Those of which `gone` is true wait and run no more; `uses`: of those that ended well.
+    /// Those of which `gone` is true wait and run no more; `ends`: of those that ended well. A run
+    /// that no round saw is noted, too.
     template <typename Gone>
-    void end(Gone gone, double now_s, const std::map<JobId, JobUse>& uses = {}) {
+    void end(Gone gone, double now_s, const std::map<JobId, RunEnd>& ends = {}) {
         std::vector<JobId> ended;
         for (const auto& [touched, job] : alive_)
             if (gone(job)) ended.push_back(job);
         for (const JobId job : ended) {
-            HistoryLine line{.at_s = now_s,
-                             .job = job,
-                             .uid = jobs_.at(job).uid,
-                             .state = std::string(over_state),
-                             .text = {}};
-            if (const auto use = uses.find(job); use != uses.end()) {
-                line.used = use->second.used;
-                line.account = use->second.account;
-                line.text = use->second.text;
-            }
-            add(std::move(line));
+            const auto end = ends.find(job);
+            add_end(job, now_s, end == ends.end() ? nullptr : &end->second);
         }
     }
     /// About nodes: a news item only.
@@ -123,6 +121,7 @@ class JobHistory {
 
   private:
     JobPast& keep(const HistoryLine& line);
+    void add_end(JobId job, double now_s, const RunEnd* end);
     void add_news(HistoryLine line);
     void touch(JobId job, JobPast& past);
     void forget_oldest();

@@ -86,27 +86,28 @@ void Books::note_unsaved(double at_s, JobId job, std::uint32_t uid) {
     history.add({.at_s = at_s, .job = job, .uid = uid, .state = "left", .text = unsaved_words(1)});
 }
 
-std::map<JobId, JobUse> Books::uses_of(const std::vector<EndedJob>& ended) {
-    std::map<JobId, JobUse> uses;
-    for (const EndedJob& end : ended) {
-        const auto at = statuses.find(end.job.id);
-        const auto& plan = requests.plan(end.job.id, end.job.offer_json);
-        if (at == statuses.end() || !at->second.work || !plan || !end.job.facts.mark) continue;
-        const Belief& work = *at->second.work;
-        if (work.from == Belief::From::nothing) continue;
-        const double run_s = std::max(end.end_s - end.job.start_s, 0.0);
-        const double used = end.by_limit
-                                ? 1
-                                : used_of(work, static_cast<double>(end.job.facts.mark->done),
-                                          run_s, plan->estimate.iteration_s);
-        uses[end.job.id] = {
-            .used = used,
-            .account = end.job.account,
-            .text = fmt::format("used {:.2g}{} of its {}", used,
-                                used <= PastUses::least ? " or less" : "",
-                                work.from == Belief::From::steps ? "steps" : "time limit")};
-    }
-    return uses;
+std::map<JobId, RunEnd> Books::ends_of(const std::vector<EndedJob>& ended) {
+    std::map<JobId, RunEnd> ends;
+    for (const EndedJob& job : ended) ends[job.job.id] = {job.job.start_s, job.end_s, use_of(job)};
+    return ends;
+}
+
+/// Nothing where it is not known what it had to do.
+std::optional<JobUse> Books::use_of(const EndedJob& end) {
+    const auto at = statuses.find(end.job.id);
+    const auto& plan = requests.plan(end.job.id, end.job.offer_json);
+    if (at == statuses.end() || !at->second.work || !plan || !end.job.facts.mark) return {};
+    const Belief& work = *at->second.work;
+    if (work.from == Belief::From::nothing) return {};
+    const double run_s = std::max(end.end_s - end.job.start_s, 0.0);
+    const double used = end.by_limit ? 1
+                                     : used_of(work, static_cast<double>(end.job.facts.mark->done),
+                                               run_s, plan->estimate.iteration_s);
+    return JobUse{.used = used,
+                  .account = end.job.account,
+                  .text = fmt::format("used {:.2g}{} of its {}", used,
+                                      used <= PastUses::least ? " or less" : "",
+                                      work.from == Belief::From::steps ? "steps" : "time limit")};
 }
 
 void Books::note_departure(JobId job, Departure by, double now_s) {
@@ -121,7 +122,7 @@ void Books::forget_gone(const ClusterView& view) {
     const auto gone = [&](const auto& entry) {
         return !std::binary_search(alive.begin(), alive.end(), entry.first);
     };
-    const std::map<JobId, JobUse> uses = uses_of(view.ended);
+    const std::map<JobId, RunEnd> ends = ends_of(view.ended);
     requests.forget(gone);
     clocks.forget(gone);
     blocked.forget(gone);
@@ -130,7 +131,7 @@ void Books::forget_gone(const ClusterView& view) {
     promise_watch.forget(gone);
     for (const JobView& job : view.jobs) slowdown.begin_life(job.id, job.facts.restart);
     history.end([&](JobId job) { return !std::binary_search(alive.begin(), alive.end(), job); },
-                view.snapshot.time_s, uses);
+                view.snapshot.time_s, ends);
     std::erase_if(statuses, gone);
     std::erase_if(patience, gone);
     std::erase_if(imposed, gone);

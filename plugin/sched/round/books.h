@@ -98,8 +98,9 @@ struct Books {
     void note_departure(JobId job, Departure by, double now_s);
     /// Forgets jobs that are not in the view. At the end of a round.
     void forget_gone(const ClusterView& view);
-    /// Of what jobs that ended used of what was believed of them.
-    [[nodiscard]] std::map<JobId, JobUse> uses_of(const std::vector<EndedJob>& ended);
+    [[nodiscard]] std::map<JobId, RunEnd> ends_of(const std::vector<EndedJob>& ended);
+    /// What one used of what was believed of it.
+    [[nodiscard]] std::optional<JobUse> use_of(const EndedJob& end);
 
     const SiteFacts site;
     const bool keeps_segments;  ///< as Host has it
