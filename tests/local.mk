@@ -117,10 +117,10 @@ tests/t0347-order-accounting.log: tests/tools/short_minute.so
 tests/t0435-elastic-training.log tests/t0850-hosts.log tests/t0555-slowdown-in-slurm.log tests/t0556-slow-link-in-slurm.log tests/t0560-leave-slow-node.log: tests/tools/paced.so
 EXTRA_DIST += $(issue_tests)
 EXTRA_DIST += $(black_box_tests) \
-	tests/lib/arena.sh tests/lib/command.sh tests/lib/bare_debian.sh tests/lib/train.sh tests/lib/watched.sh tests/lib/hosts.sh tests/lib/loans.sh \
+	tests/lib/arena.sh tests/lib/command.sh tests/lib/bare_debian.sh tests/lib/train.sh tests/lib/watched.sh tests/lib/hosts.sh tests/lib/loans.sh tests/lib/soft_gpu.sh \
 	tests/lib/mpi.sh tests/lib/movers.sh tests/lib/siblings.sh \
 	tests/packages/autopkgtest tests/packages/bare-debian tests/packages/bare-rpm tests/packages/rpm-content \
-	tests/soak/kill9 tests/soak/judge.awk tests/soak/moves \
+	tests/soak/kill9 tests/soak/judge.awk tests/soak/moves tests/soak/cuda-faults \
 	tests/soak/submit-race tests/tools/race_submit.cc \
 	tests/soak/shutdown-bursts tests/soak/loan-cycles tests/soak/promises tests/soak/slow-host tests/soak/slow-host.t tests/lib/bursts.sh \
 	tests/lib/cluster.sh \

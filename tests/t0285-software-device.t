@@ -2,26 +2,12 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # Our CUDA programs, as nvcc built them, on a device in software (tests/cuda): kernels, products, attention and convolutions
 # against references; profiles of several precisions; training on one to four ranks against the CPU's losses; collectives;
-# each call of CUDA failing once; and that the device sees what it is there to see.
+# each function of CUDA failing once; and that the device sees what it is there to see.
 # shellcheck disable=SC2317  # functions are called by ok
 . "${ARENA_SRCDIR:-$(cd "$(dirname "$0")/.." && pwd)}/tests/lib/tap.sh"
 : "${ARENA_SRCDIR:=$(cd "$(dirname "$0")/.." && pwd)}" "${ARENA_BUILDDIR:=$PWD}"
 . "$ARENA_SRCDIR/tests/lib/train.sh"
-[[ -x $ARENA_BUILDDIR/arena-profiler-cuda ]] || skip_all "this build has no CUDA back-end (configure found no nvcc or cuBLASLt)"
-soft=$ARENA_BUILDDIR/tests/cuda
-[[ -e $soft/lib/libcudart.so.13 ]] || skip_all "the software device is not built: make soft-gpu"
-for program in "$soft/arena-profiler-cuda" "$soft/.libs/arena-train-cuda.so" "$soft/arena-train-cuda.so"; do
-    [[ -e $program ]] || continue
-    while read -r library; do
-        [[ -e $soft/lib/$library ]] || skip_all "the software device is of other releases than this CUDA, which has $library"
-    done < <(readelf -d "$program" | sed -n 's/.*NEEDED.*\[\(lib\(cudart\|cublasLt\|cudnn\|nccl\)\.so[^]]*\)\].*/\1/p')
-done
-export LD_LIBRARY_PATH=$soft/lib ARENA_DATA_DIR=$ARENA_SRCDIR/etc
-unset ARENA_PLAN ARENA_GLOBAL_BATCH "${!ARENA_SOFT_@}" "${!OMPI_@}" "${!PMIX_@}" "${!PMI_@}"
-work=$(mktemp -d) || exit 99
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 99
-export ARENA_SOFT_NCCL_DIR=$work   # a rank that is ended leaves its files
+. "$ARENA_SRCDIR/tests/lib/soft_gpu.sh"
 
 # ---- the device sees mistakes ---------------------------------------------------------------------
 # ends STATUS MISTAKE
@@ -45,21 +31,18 @@ for program in test_cuda test_cudnn; do
 done
 
 # ---- profiles -------------------------------------------------------------------------------------
-model() { printf 'family: %s\nlayers: 1\nhidden: 32\nheads: 2\nvocab: 64\nseq_length: 16\nprecision: %s\n' "$1" "$2"; }
-profile=(run --batch 1 --max-gpus 1 --hardware soft-gpu --hardware-file "$ARENA_SRCDIR/tests/cuda/hardware.yaml" --device cuda --budget 100)
 for precision in bf16 fp32 tf32 fp16 fp8; do
-    model gpt $precision >$precision.yaml
-    ok "a model in $precision is profiled" "$soft/arena-profiler-cuda" "${profile[@]}" --model $precision.yaml --out $precision.json
+    soft_model gpt $precision >$precision.yaml
+    ok "a model in $precision is profiled" "$soft/arena-profiler-cuda" "${soft_profile[@]}" --model $precision.yaml --out $precision.json
     export ARENA_SOFT_OPEN=1   # once is enough to see who touches device memory
 done
-{ model llama bf16; echo ffn_hidden: 64; echo kv_heads: 1; } >llama.yaml
-ok "so is a llama with shared key and value heads" "$soft/arena-profiler-cuda" "${profile[@]}" --model llama.yaml --out llama.json -v 2>llama.err
+{ soft_model llama bf16; echo ffn_hidden: 64; echo kv_heads: 1; } >llama.yaml
+ok "so is a llama with shared key and value heads" "$soft/arena-profiler-cuda" "${soft_profile[@]}" --model llama.yaml --out llama.json -v 2>llama.err
 is "$(grep leak llama.err)" "" "and nothing of it stays on the device"
 is "$(jq -r '.device.kind' bf16.json)" cuda "the profile says that a GPU was measured"
 like "$(cat bf16.json)" '"op":"layer"[^}]*"variant":"graph' "whole layers were launched as graphs"
 
 # ---- training -------------------------------------------------------------------------------------
-write_training_text text
 unset ARENA_SOFT_OPEN
 # train NAME [ARGUMENT...]: three steps
 train() {
@@ -99,25 +82,10 @@ is "$(cut -d, -f2 comm.csv | grep -cE '^(all_reduce|all_gather|reduce_scatter|al
 is "$(grep leak comm.err)" "" "and nothing of it stays on the devices"
 unset ARENA_SOFT_GPUS
 
-# ---- each call fails once -------------------------------------------------------------------------
-code_of() { case $1 in cublas*) echo 13 ;; cudnn*) echo 5000 ;; nvml* | cu[A-Z]*) echo 999 ;; *) echo 2 ;; esac; }
-# faults NAME COMMAND...: of each function that COMMAND calls the first call fails; what is wrong then
-faults() {
-    local name=$1 function rc; shift
-    ARENA_SOFT_CALLS=$name.calls "$@" >/dev/null 2>&1
-    while read -r function _; do
-        case $function in *Destroy* | cudaFree | cudaGetLastError) continue ;; esac   # what they leave stays by definition
-        ARENA_SOFT_FAIL=$function:1=$(code_of "$function") timeout 60 "$@" >fault.out 2>fault.err; rc=$?
-        ((rc <= 3)) || echo "$function: status $rc"
-        (($(wc -l <fault.err) <= 1)) || { echo "$function: $(cat fault.err)"; }
-        ! grep leak fault.err || echo "$function: that is left"
-        ((rc == 0)) || [[ -s fault.err ]] || echo "$function: status $rc without a word"
-    done <"$name.calls"
-}
-is "$(faults profiler "$soft/arena-profiler-cuda" "${profile[@]}" --model bf16.yaml --out fault.json)" "" \
-    "arena-profiler: whichever call of CUDA fails, it says one sentence and nothing stays on the device"
-is "$(faults train "$soft/arena-train" --layers 1 --hidden 32 --heads 4 --vocab 128 --seq-length 16 --global-batch 2 --steps 1 \
-    --data text --quiet --device cuda)" "" "arena-train: the same"
+# ---- a call of each function fails -------------------------------------------------------------------------
+is "$(faults first profiler "$soft/arena-profiler-cuda" "${soft_profile[@]}" --model bf16.yaml --out fault.json)" "" \
+    "arena-profiler: whichever function of CUDA fails, it says one sentence and nothing stays on the device"
+is "$(faults first train "${soft_trainer[@]}")" "" "arena-train: the same"
 ok "calls of the profiler were counted" test -s profiler.calls
 ok "calls of the trainer were counted" test -s train.calls
 done_testing

@@ -81,13 +81,16 @@ cudaError_t check_copy(const Copy& c, cudaMemcpyKind kind) {
     return good ? cudaSuccess : cudaErrorInvalidMemcpyDirection;
 }
 
-Operation copying(const Copy& c) {
-    return {"a copy", soft::seconds_of_bytes(static_cast<double>(c.bytes)), [c](Stream&) {
-                (void)soft::device_of(c.to, c.bytes, "a copy to");
-                (void)soft::device_of(c.from, c.bytes, "a copy from");
-                std::memmove(c.to, c.from, c.bytes);
-                return true;
-            }};
+Operation copying(const Copy& c, double slowness = 1) {
+    Operation copy{"a copy", slowness * soft::seconds_of_bytes(static_cast<double>(c.bytes)),
+                   [c](Stream&) {
+                       (void)soft::device_of(c.to, c.bytes, "a copy to");
+                       (void)soft::device_of(c.from, c.bytes, "a copy from");
+                       std::memmove(c.to, c.from, c.bytes);
+                       return true;
+                   }};
+    copy.computes = false;
+    return copy;
 }
 
 }  // namespace
@@ -313,7 +316,8 @@ cudaError_t cudaMemcpyPeerAsync(void* to, int to_device, const void* from, int f
     if (soft::device_of(to, bytes, "a peer copy to") != to_device ||
         soft::device_of(from, bytes, "a peer copy from") != from_device)
         return said(cudaErrorInvalidValue);
-    return said(soft::enqueue(stream, copying({to, from, bytes})));
+    return said(soft::enqueue(
+        stream, copying({to, from, bytes}, soft::slowness_of_link(from_device, to_device))));
 }
 cudaError_t cudaMemsetAsync(void* p, int value, std::size_t bytes, cudaStream_t stream) {
     BEGIN_CALL;

@@ -80,6 +80,7 @@ struct Operation {
     double seconds = 0;
     std::function<bool(Stream&)> run;  ///< false: cannot go on yet, ask again
     bool opens_memory = true;          ///< false: `run` opens it where it needs it
+    bool computes = true;              ///< false: a copy, as fast on a slow device as on others
 };
 
 struct Graph {
@@ -121,6 +122,8 @@ double seconds_of_bytes(double bytes);
 double seconds_of_flops(double flops, double bytes);
 double seconds_of_blocks(double blocks);
 double seconds_of_message(double bytes);
+/// As ARENA_SOFT_SLOW_LINK=FROM-TO:PERCENT says: how many times as long as else.
+double slowness_of_link(int from, int to);
 
 // ---- kernels ------------------------------------------------------------------------------------
 

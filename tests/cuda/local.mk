@@ -14,7 +14,7 @@ if HAVE_CUDA
 if HAVE_CUDNN
 if HAVE_NCCL
 check_DATA += soft-gpu
-tests/t0285-software-device.log: soft-gpu
+tests/t0285-software-device.log tests/t0286-software-training.log: soft-gpu
 endif
 endif
 endif
@@ -49,8 +49,8 @@ tests/cuda/arena-train-cuda.la: arena-train-cuda.la
 	$(AM_V_CXXLD)$(arena_train_cuda_la_LINK) -rpath $(cudamoduledir) $(arena_train_cuda_la_OBJECTS) \
 	    $(call SOFT_GPU_LIBS,$(arena_train_cuda_la_LIBADD))
 EXTRA_DIST += $(soft_gpu_sources:%=tests/cuda/%.cc) $(soft_gpu_headers) tests/cuda/exports.map tests/cuda/host-kernels tests/cuda/hardware.yaml tests/cuda/misuse.cc
-TESTS += tests/t0285-software-device.t
-dist_check_SCRIPTS += tests/t0285-software-device.t
+TESTS += tests/t0285-software-device.t tests/t0286-software-training.t
+dist_check_SCRIPTS += tests/t0285-software-device.t tests/t0286-software-training.t
 .PHONY: clean-soft-gpu
 clean-soft-gpu:
 	rm -rf tests/cuda/lib tests/cuda/.libs tests/cuda/profiler tests/cuda/train

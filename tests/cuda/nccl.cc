@@ -311,6 +311,11 @@ ncclResult_t ncclCommCount(const ncclComm_t comm, int* count) {
     *count = comm->ranks;
     return ncclSuccess;
 }
+ncclResult_t ncclCommCuDevice(const ncclComm_t comm, int* device) {
+    BEGIN_CALL;
+    *device = comm->device;
+    return ncclSuccess;
+}
 ncclResult_t ncclCommUserRank(const ncclComm_t comm, int* rank) {
     BEGIN_CALL;
     *rank = comm->rank;

@@ -51,6 +51,16 @@ int wanted_error(const std::string& function, int call) {
     return std::atoi(rule.c_str() + colon + 1) == call ? std::atoi(rule.c_str() + equals + 1) : 0;
 }
 
+/// ARENA_SOFT_SLOW=DEVICE:PERCENT: how many times as long as else it computes.
+double slowness_of(int device) {
+    static const char* const text = std::getenv("ARENA_SOFT_SLOW");
+    int which = 0, percent = 0;
+    if (text == nullptr) return 1;
+    if (std::sscanf(text, "%d:%d", &which, &percent) != 2)
+        fault("ARENA_SOFT_SLOW is DEVICE:PERCENT");
+    return which == device ? percent / 100.0 : 1;
+}
+
 /// Up to 64 operations of a stream; memory is opened once for those that follow each other.
 bool run_some(Stream& s) {
     std::unique_ptr<Opened> open;
@@ -64,7 +74,7 @@ bool run_some(Stream& s) {
         else
             open = std::make_unique<Opened>(first.name);
         if (!first.run(s)) return any;
-        s.clock_s += first.seconds;
+        s.clock_s += first.seconds * (first.computes ? slowness_of(s.device) : 1);
         s.operations.pop_front();
         any = true;
     }
@@ -221,6 +231,14 @@ double seconds_of_flops(double flops, double bytes) {
     return launch_s + std::max(flops / 3e8, bytes / 1e8) / faster();
 }
 double seconds_of_blocks(double blocks) { return launch_s + blocks * 1e-3 / faster(); }
+double slowness_of_link(int from, int to) {
+    static const char* const text = std::getenv("ARENA_SOFT_SLOW_LINK");
+    int one = 0, other = 0, percent = 0;
+    if (text == nullptr) return 1;
+    if (std::sscanf(text, "%d-%d:%d", &one, &other, &percent) != 3)
+        fault("ARENA_SOFT_SLOW_LINK is FROM-TO:PERCENT");
+    return one == from && other == to ? percent / 100.0 : 1;
+}
 double seconds_of_message(double bytes) { return 1e-5 + bytes / (1e8 * faster()); }
 
 }  // namespace soft
