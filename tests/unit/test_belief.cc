@@ -139,7 +139,7 @@ TEST(the_past_outlives_a_restart_in_the_file) {
     const test::Directory directory;
     HistoryFile file(directory / "history.jsonl");
     JobHistory history;
-    std::map<JobId, RunEnd> ends;
+    std::map<JobId, LastRun> ends;
     for (JobId job = 1; job <= 6; ++job) {
         history.note({.at_s = 1, .job = job, .uid = 7, .state = "running", .text = ""});
         if (job > 1)

@@ -107,7 +107,7 @@ void JobHistory::add(HistoryLine line) {
 }
 
 /// A round sees an end when it is over: Slurm has the time of it.
-void JobHistory::add_end(JobId job, double now_s, const RunEnd* end) {
+void JobHistory::add_end(JobId job, double now_s, const LastRun* end) {
     const JobPast* past = find(job);
     if (past == nullptr) return;  // forgotten for the ends of others
     const std::uint32_t uid = past->uid;

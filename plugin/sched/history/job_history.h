@@ -38,7 +38,7 @@ struct JobUse {
 };
 
 /// How a job ended, as Slurm has it.
-struct RunEnd {
+struct LastRun {
     double start_s = 0, end_s = 0;  ///< of its last run, since the epoch
     std::optional<JobUse> use = {};
 };
@@ -87,7 +87,7 @@ class JobHistory {
     /// Those of which `gone` is true wait and run no more; `ends`: of those that ended well. A run
     /// that no round saw is noted, too.
     template <typename Gone>
-    void end(Gone gone, double now_s, const std::map<JobId, RunEnd>& ends = {}) {
+    void end(Gone gone, double now_s, const std::map<JobId, LastRun>& ends = {}) {
         std::vector<JobId> ended;
         for (const auto& [touched, job] : alive_)
             if (gone(job)) ended.push_back(job);
@@ -121,7 +121,7 @@ class JobHistory {
 
   private:
     JobPast& keep(const HistoryLine& line);
-    void add_end(JobId job, double now_s, const RunEnd* end);
+    void add_end(JobId job, double now_s, const LastRun* end);
     void add_news(HistoryLine line);
     void touch(JobId job, JobPast& past);
     void forget_oldest();

@@ -86,8 +86,8 @@ void Books::note_unsaved(double at_s, JobId job, std::uint32_t uid) {
     history.add({.at_s = at_s, .job = job, .uid = uid, .state = "left", .text = unsaved_words(1)});
 }
 
-std::map<JobId, RunEnd> Books::ends_of(const std::vector<EndedJob>& ended) {
-    std::map<JobId, RunEnd> ends;
+std::map<JobId, LastRun> Books::ends_of(const std::vector<EndedJob>& ended) {
+    std::map<JobId, LastRun> ends;
     for (const EndedJob& job : ended) ends[job.job.id] = {job.job.start_s, job.end_s, use_of(job)};
     return ends;
 }
@@ -122,7 +122,7 @@ void Books::forget_gone(const ClusterView& view) {
     const auto gone = [&](const auto& entry) {
         return !std::binary_search(alive.begin(), alive.end(), entry.first);
     };
-    const std::map<JobId, RunEnd> ends = ends_of(view.ended);
+    const std::map<JobId, LastRun> ends = ends_of(view.ended);
     requests.forget(gone);
     clocks.forget(gone);
     blocked.forget(gone);

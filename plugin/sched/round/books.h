@@ -98,7 +98,7 @@ struct Books {
     void note_departure(JobId job, Departure by, double now_s);
     /// Forgets jobs that are not in the view. At the end of a round.
     void forget_gone(const ClusterView& view);
-    [[nodiscard]] std::map<JobId, RunEnd> ends_of(const std::vector<EndedJob>& ended);
+    [[nodiscard]] std::map<JobId, LastRun> ends_of(const std::vector<EndedJob>& ended);
     /// What one used of what was believed of it.
     [[nodiscard]] std::optional<JobUse> use_of(const EndedJob& end);
 
