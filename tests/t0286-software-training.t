@@ -52,6 +52,8 @@ printf '%s\n' '3 split 5,3' '5 park 0.05s' '6 swap 0 1' >script
 ok "threads are told: a split, a park, a swap" on cuda --pp 1 --dp 2 --steps 8 --control script --log told
 ok "no loss changes but by rounding" same told none 1e-5 8
 is "$(jq -r 'select(.event and .event != "start" and .event != "end") | .event' told | sort -u | paste -sd' ')" "parked split swapped unparked" "the log has each"
+ARENA_SOFT_FAIL=cudaLaunchKernel:60=2,cudaLaunchKernel:66=2 timeout 60 "${soft_trainer[@]}" --tp 2 --ranks 2 >both.out 2>&1
+is "$? $(wc -l <both.out)" "3 1" "two ranks that fail, one of them in a collective with the other, end both"
 if grep -q '#define HAVE_MPI 1' "$ARENA_BUILDDIR/config.h" && command -v mpirun >/dev/null; then
     mpi+=(--mca mpi_yield_when_idle 1)
     ok "processes by MPI are told the same" timeout 100 "${mpi[@]}" -n 2 "$soft/arena-train" "${small[@]}" --device cuda --dp 2 \
@@ -81,6 +83,23 @@ if grep -q '#define HAVE_MPI 1' "$ARENA_BUILDDIR/config.h" && command -v mpirun 
     done
     wait $array
     is "$? $(grep -c leak array.out)" "0 0" "the array ends, and nothing stays on the devices"
+
+    # A copy lane that fails, and memory that cannot be pinned.
+    # lone_array FAULT: an array of one stage, which the fault befalls, and a member; their status
+    lone_array() {
+        rm -rf member.9
+        ARENA_SOFT_FAIL=$1 timeout 100 "$soft/arena-train" "${model[@]}" --global-batch 4 --ranks 1 --recompute full --array-solve 0.1 \
+            --array-buffers 2 --array-serve "$work/lone" --array-idle 3 >lone.out 2>&1 &
+        local served=$! first
+        # shellcheck disable=SC2046
+        ARENA_ARRAY=$work/lone ARENA_ARRAY_MEMBER=9 timeout 100 "$soft/arena-train" "${model[@]}" $(own 9) --checkpoint member.9 >/dev/null 2>&1
+        first=$?
+        wait $served
+        echo "$first $?"
+    }
+    is "$(lone_array cudaEventQuery:3=2)" "99 3" "a copy that fails ends the array, and its member goes on elsewhere"
+    is "$(grep -v leak lone.out)" "arena-train: CUDA: a mark: out of memory" "with one sentence"
+    is "$(lone_array cudaHostRegister:1=2) $(cat lone.out)" "0 0 " "memory that cannot be pinned is copied all the same"
 
     # ---- the recorder -----------------------------------------------------------------------------
     job=$((8100000000 + $$))

@@ -84,6 +84,7 @@ libarena_train_cuda_kernels_la_SOURCES = train/cuda/cuda_train_kernels.h train/c
 train/cuda/cuda_train_kernels.lo: $(top_srcdir)/train/cuda/cuda_train_kernels.h $(top_srcdir)/profiler/cuda/cuda_elements.h $(top_srcdir)/profiler/cuda/cuda_common.cuh
 arena_train_cuda_la_SOURCES = \
 	train/cuda/cuda_device.h train/cuda/cuda_device.cc \
+	train/cuda/cuda_lane.h train/cuda/cuda_lane.cc \
 	train/cuda/cuda_attention.h train/cuda/cuda_attention.cc
 arena_train_cuda_la_CPPFLAGS = $(AM_CPPFLAGS) -isystem $(CUDA_HOME)/include
 if HAVE_CUDNN

@@ -109,6 +109,11 @@ cudaError_t cudaGetDeviceCount(int* count) {
     *count = soft::device_count();
     return *count > 0 ? cudaSuccess : said(cudaErrorNoDevice);
 }
+cudaError_t cudaGetDevice(int* device) {
+    BEGIN_CALL;
+    *device = this_device;
+    return cudaSuccess;
+}
 cudaError_t cudaSetDevice(int device) {
     BEGIN_CALL;
     if (device < 0 || device >= soft::device_count()) return said(cudaErrorInvalidDevice);
@@ -145,7 +150,7 @@ cudaError_t cudaDriverGetVersion(int* version) {
 cudaError_t cudaDeviceSynchronize() {
     BEGIN_CALL;
     REFUSE_IN_CAPTURE;
-    for (bool any = true; any;) any = soft::progress();
+    soft::progress_until_idle(this_device, __func__);
     return cudaSuccess;
 }
 cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer) {
@@ -216,12 +221,13 @@ cudaError_t cudaMalloc(void** p, std::size_t bytes) {
     *p = made;
     return cudaSuccess;
 }
-/// Waits for the device, as every release of CUDA has done.
+/// Waits for the device, as every release of CUDA has done: for ever, where it waits for a rank
+/// that is gone.
 cudaError_t cudaFree(void* p) {
     BEGIN_CALL;
     if (p == nullptr) return cudaSuccess;
     REFUSE_IN_CAPTURE;
-    for (bool any = true; any;) any = soft::progress();
+    soft::progress_until_idle(soft::device_of(p, 0, __func__), __func__);
     return soft::release(p) ? cudaSuccess : said(cudaErrorInvalidValue);
 }
 cudaError_t cudaMallocHost(void** p, std::size_t bytes) {
@@ -234,6 +240,18 @@ cudaError_t cudaFreeHost(void* p) {
     BEGIN_CALL;
     for (bool any = true; any;) any = soft::progress();
     return p == nullptr || soft::release_pinned(p) ? cudaSuccess : said(cudaErrorInvalidValue);
+}
+/// 6.9 Memory management: memory that is registered already, or is none of it, is refused.
+cudaError_t cudaHostRegister(void* p, std::size_t bytes, unsigned flags) {
+    BEGIN_CALL;
+    if (p == nullptr || bytes == 0 || flags != cudaHostRegisterDefault)
+        return said(cudaErrorInvalidValue);
+    return soft::pin(p, bytes) ? cudaSuccess : said(cudaErrorHostMemoryAlreadyRegistered);
+}
+cudaError_t cudaHostUnregister(void* p) {
+    BEGIN_CALL;
+    for (bool any = true; any;) any = soft::progress();
+    return soft::unpin(p) ? cudaSuccess : said(cudaErrorHostMemoryNotRegistered);
 }
 cudaError_t cudaMemGetInfo(std::size_t* free_bytes, std::size_t* total) {
     BEGIN_CALL;

@@ -58,6 +58,9 @@ int device_of(const void* p, std::size_t bytes, const char* user);
 /// Pinned host memory.
 void* allocate_pinned(std::size_t bytes);
 bool release_pinned(void* p);
+/// Host memory of others; false where it is pinned already, or is not.
+bool pin(void* p, std::size_t bytes);
+bool unpin(void* p);
 bool is_pinned(const void* p, std::size_t bytes);
 /// Device memory may be touched while one lives.
 class Opened {
@@ -111,6 +114,8 @@ void progress_or_pause();
 void run_alone(Stream&);
 /// Until `done`; what cannot go on for 120 s ends the process.
 void progress_until(const std::function<bool()>& done, const char* who);
+/// The same until a device has done all that it was given, as releases of memory do.
+void progress_until_idle(int device, const char* who);
 /// The stream whose capture this thread began: it forbids calls that are not for a stream.
 std::shared_ptr<Stream>& capturing_here();
 /// Where ranks wait for each other, streams go on by themselves, as on a GPU.

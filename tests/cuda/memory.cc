@@ -192,6 +192,17 @@ bool release_pinned(void* p) {
     std::free(p);
     return true;
 }
+bool pin(void* p, std::size_t bytes) {
+    if (is_pinned(p, 1)) return false;
+    alive("blocks of registered memory", 1);
+    memory().pinned[reinterpret_cast<std::uintptr_t>(p)] = bytes;
+    return true;
+}
+bool unpin(void* p) {
+    if (memory().pinned.erase(reinterpret_cast<std::uintptr_t>(p)) == 0) return false;
+    alive("blocks of registered memory", -1);
+    return true;
+}
 bool is_pinned(const void* p, std::size_t bytes) {
     const auto at = reinterpret_cast<std::uintptr_t>(p);
     const auto& pinned = memory().pinned;

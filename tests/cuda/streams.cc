@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <sstream>
 #include <thread>
 
 #include "tests/cuda/device.h"
@@ -39,16 +40,19 @@ void write_calls() {
     std::fclose(f);
 }
 
-/// NAME:N=CODE
+/// NAME:N=CODE, the first of several between commas that is of this call
 int wanted_error(const std::string& function, int call) {
     const char* text = std::getenv("ARENA_SOFT_FAIL");
     if (text == nullptr) return 0;
-    const std::string rule = text;
-    const auto colon = rule.find(':'), equals = rule.find('=');
-    if (colon == std::string::npos || equals == std::string::npos)
-        fault("ARENA_SOFT_FAIL is NAME:N=CODE");
-    if (rule.compare(0, colon, function) != 0) return 0;
-    return std::atoi(rule.c_str() + colon + 1) == call ? std::atoi(rule.c_str() + equals + 1) : 0;
+    std::istringstream rules(text);
+    for (std::string rule; std::getline(rules, rule, ',');) {
+        const auto colon = rule.find(':'), equals = rule.find('=');
+        if (colon == std::string::npos || equals == std::string::npos)
+            fault("ARENA_SOFT_FAIL is NAME:N=CODE[,NAME:N=CODE...]");
+        if (rule.compare(0, colon, function) == 0 && std::atoi(rule.c_str() + colon + 1) == call)
+            return std::atoi(rule.c_str() + equals + 1);
+    }
+    return 0;
 }
 
 /// ARENA_SOFT_SLOW=DEVICE:PERCENT: how many times as long as else it computes.
@@ -206,6 +210,22 @@ void progress_until(const std::function<bool()>& done, const char* who) {
             fault(std::string(who) + " waits for ever");
         pause();
     }
+}
+
+void progress_until_idle(int device, const char* who) {
+    const auto busy = [device](const std::shared_ptr<Stream>& s) {
+        return s->device == device && !s->operations.empty();
+    };
+    progress_until(
+        [&] {
+            const State& s = state();
+            return std::none_of(s.leaving.begin(), s.leaving.end(), busy) &&
+                   std::none_of(s.streams.begin(), s.streams.end(),
+                                [&](const auto& item) { return busy(item.second); }) &&
+                   std::none_of(s.null_streams.begin(), s.null_streams.end(),
+                                [&](const auto& item) { return busy(item.second); });
+        },
+        who);
 }
 
 void progress_in_background() {

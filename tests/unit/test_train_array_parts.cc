@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include <atomic>
+#include <cstring>
 #include <thread>
 
 #include "array/search/solve.h"
@@ -21,6 +22,62 @@ using namespace arena::train::test;
 using arena::test::allocations;
 
 namespace {
+
+// ---- copies ------------------------------------------------------------------------------------
+
+/// Notes what it is asked for. One mark is never reached, one copy fails.
+struct ScriptedLane final : CopyLane {
+    explicit ScriptedLane(std::string& said) : said_(said) {}
+    void mark(std::size_t i) override { said_ += "m" + std::to_string(i); }
+    void copy_in(std::size_t i, const void* host, std::size_t bytes, void* to,
+                 const std::stop_token& stop) override {
+        while (i == never_reached && !stop.stop_requested())
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        if (i == never_reached) return;
+        if (bytes == 0) throw std::runtime_error("the lane is broken");
+        std::memcpy(to, host, bytes);
+    }
+    void copy_out(std::size_t i, const void* from, std::size_t bytes, void* host,
+                  const std::stop_token& stop) override {
+        copy_in(i, from, bytes, host, stop);
+    }
+    static constexpr std::size_t never_reached = 3;
+    std::string& said_;
+};
+
+TEST(copies_of_a_lane_come_after_their_marks_and_a_failure_is_told) {
+    const auto device = make_cpu_device(1);
+    std::string said;
+    const auto mover = make_mover(*device, std::make_unique<ScriptedLane>(said), 3);
+    int host = 7, there = 0, back = 0;
+    mover->begin({StateMover::Way::in, &there, &host, sizeof host});
+    const auto last = mover->begin({StateMover::Way::out, &there, &back, sizeof back});
+    mover->wait(last);
+    ck_assert_int_eq(back, 7);
+    ck_assert_str_eq(said.c_str(), "m0m1");
+    const auto broken = mover->begin({StateMover::Way::in, &there, &host, 0});
+    for (const bool again : {false, true}) {
+        std::string why;
+        try {
+            mover->wait(broken);
+        } catch (const std::runtime_error& error) {
+            why = error.what();
+        }
+        ck_assert_msg(why == "the lane is broken", "%d: %s", again, why.c_str());
+    }
+    ck_assert(!mover->is_done(broken));
+}
+
+TEST(a_copy_whose_mark_is_never_reached_is_given_up_with_its_mover) {
+    const auto device = make_cpu_device(1);
+    std::string said;
+    int host = 7, there = 0;
+    {
+        const auto mover = make_mover(*device, std::make_unique<ScriptedLane>(said), 4);
+        for (int i = 0; i < 4; ++i) mover->begin({StateMover::Way::in, &there, &host, sizeof host});
+    }
+    ck_assert_str_eq(said.c_str(), "m0m1m2m3");
+}
 
 // ---- states ------------------------------------------------------------------------------------
 

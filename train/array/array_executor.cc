@@ -84,11 +84,11 @@ class ArrayRank {
     std::unique_ptr<Comm> alone_;
     std::unique_ptr<Group> alone_group_;
     Skeleton skeleton_;
-    StateBuffers buffers_;
     MemberSource* source_;
     std::optional<Crew> crew_;  ///< on the first rank
     Timetable timetable_;       ///< there, too
     Members members_;
+    StateBuffers buffers_;    ///< after them: whose copies are under way is there
     double iteration_s_ = 0;  ///< of the last round; 0: not known for these members
     double ended_s_ = 0;  ///< when the last round was over; 0: since then something else was done
     bool told_ = false;   ///< some rank was
@@ -108,9 +108,9 @@ ArrayRank::ArrayRank(const ArrayOptions& options, Comm& world, const DeviceMaker
       alone_(world.split(world.rank())),
       alone_group_(device_->group(*alone_)),
       skeleton_(o_.limits.shape, o_.plan, world.rank(), o_.limits.batch, *alone_group_, *device_),
-      buffers_(*device_, skeleton_.layout().size, buffers_of(o_, *device_)),
       source_(source),
-      timetable_(o_.plan.stage_layers, o_.solve_s) {
+      timetable_(o_.plan.stage_layers, o_.solve_s),
+      buffers_(*device_, skeleton_.layout().size, buffers_of(o_, *device_)) {
     if (source_ != nullptr) crew_.emplace(*source_, o_.limits, o_.idle_s, now_s);
 }
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Copies of states between the host and a device, beside what the device computes: by a second
-// thread where the device's memory is the host's. An interface, because on a GPU it is a stream of
-// copies and no thread; until a device has one, its copies wait in the caller's thread.
+// thread, on a GPU by its copy lane. Where a device has none they wait in the caller's thread.
 #pragma once
 
 #include <cstdint>
@@ -28,6 +27,7 @@ class StateMover {
     virtual ~StateMover() = default;
     /// Copies are done in the order of calls. The first sees all that the device has computed so
     /// far. Allocates nothing.
+    /// Throws std::runtime_error, as wait() does, where a copy before has failed.
     virtual Ticket begin(const Copy&) = 0;
     [[nodiscard]] virtual bool is_done(Ticket) const = 0;
     virtual void wait(Ticket) = 0;
@@ -35,6 +35,8 @@ class StateMover {
 
 /// `most`: copies under way, beyond which begin() waits. The device outlives the mover.
 std::unique_ptr<StateMover> make_mover(Device&, std::size_t most);
+/// By a second thread, with a lane of `most` marks.
+std::unique_ptr<StateMover> make_mover(Device&, std::unique_ptr<CopyLane>, std::size_t most);
 /// Whose copies are done when begin() returns.
 std::unique_ptr<StateMover> make_waiting_mover(Device&);
 

@@ -29,8 +29,22 @@ HomeState::HomeState(const GptShape& shape, const TrainPlan& plan, const Place& 
     : parameters(shape, plan.layout, place, plan.layers(place.stage), device.alignment()),
       first(parameters.weights().size()),
       second(first.size()),
-      elements(device.is_host() ? 0 : first.size()) {
-    if (device.is_host()) in_place.emplace(device, parameters.weights(), first, second);
+      elements(device.is_host() ? 0 : first.size()),
+      device_(device) {
+    if (device.is_host()) {
+        in_place.emplace(device, parameters.weights(), first, second);
+        return;
+    }
+    for (const std::span<float> array : {parameters.weights(), std::span(first), std::span(second)})
+        device.pin(array.data(), array.size_bytes());
+    device.pin(elements.data(), elements.size() * sizeof(Bf16));
+}
+
+HomeState::~HomeState() {
+    if (in_place) return;
+    for (float* array : {parameters.weights().data(), first.data(), second.data()})
+        device_.unpin(array);
+    device_.unpin(elements.data());
 }
 
 std::vector<float> HomeState::gather(Moment which) {

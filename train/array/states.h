@@ -29,6 +29,7 @@ struct DeviceState {
 class HomeState final : public Moments {
   public:
     HomeState(const GptShape&, const TrainPlan&, const Place&, Device&);
+    ~HomeState() override;
     std::vector<float> gather(Moment) override;
     void set(Moment, std::span<const float> all) override;
     /// After the parameters were changed here.
@@ -39,6 +40,9 @@ class HomeState final : public Moments {
     std::vector<float> first, second;
     std::vector<Bf16> elements;           ///< of a device with memory of its own
     std::optional<DeviceState> in_place;  ///< where the device's memory is the host's
+
+  private:
+    Device& device_;  ///< which has our arrays pinned
 };
 
 class StateBuffers {

@@ -11,6 +11,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <utility>
 #include <vector>
@@ -60,6 +61,24 @@ class Group {
     virtual void transfer(Span<Element>, int from, int to) = 0;
     /// Before send() and receive(), which go between neighbouring stages alone; collective.
     virtual void connect(const RankLayout&, const Place&) = 0;
+};
+
+/// Copies beside what a device computes, of its arrays from and to the host: by another thread than
+/// the rank's, which only marks.
+class CopyLane {
+  public:
+    CopyLane() = default;
+    CopyLane(const CopyLane&) = delete;
+    CopyLane& operator=(const CopyLane&) = delete;
+    virtual ~CopyLane() = default;
+    /// By the rank's thread: copies told of mark i see all that the device was given until now.
+    virtual void mark(std::size_t i) = 0;
+    /// Return when the copy is done, or, having done nothing, where `stop` is asked for before the
+    /// device has come to mark i.
+    virtual void copy_in(std::size_t i, const void* host, std::size_t bytes, void* to,
+                         const std::stop_token& stop) = 0;
+    virtual void copy_out(std::size_t i, const void* from, std::size_t bytes, void* host,
+                          const std::stop_token& stop) = 0;
 };
 
 /// One method for each operation of a GPT's step, so that a device is one class.
@@ -119,6 +138,19 @@ class Device {
     /// Copies between host and device; they wait until they are done.
     virtual void copy_in(const void* host, std::size_t bytes, void* to) = 0;
     virtual void copy_out(const void* from, std::size_t bytes, void* host) = 0;
+    /// With marks 0 to `marks` - 1; null where copies can only wait in the rank's thread. The
+    /// device outlives it.
+    virtual std::unique_ptr<CopyLane> copy_lane(std::size_t marks) {
+        (void)marks;
+        return nullptr;
+    }
+    /// Host memory that copies go from and to at full speed from now on, where the system allows
+    /// it; until unpin(), which comes before it is freed.
+    virtual void pin(void* host, std::size_t bytes) noexcept { (void)host, (void)bytes; }
+    virtual void unpin(void* host) noexcept { (void)host; }
+    /// While the rank's thread waits for something else than wait(), `waited_s` by now: throws
+    /// where another rank is lost.
+    virtual void look_after_others(double waited_s) { (void)waited_s; }
     template <typename T>
     void upload(std::span<const T> host, Pointer<T> to) {
         copy_in(host.data(), host.size_bytes(), to.address());

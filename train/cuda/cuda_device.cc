@@ -6,12 +6,15 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <exception>
 #include <limits>
+#include <new>
 #include <stdexcept>
 #include <thread>
 
 #include "train/core/device_module.h"
 #include "train/cuda/cuda_attention.h"
+#include "train/cuda/cuda_lane.h"
 #include "train/cuda/cuda_train_kernels.h"
 
 namespace arena::train {
@@ -114,6 +117,16 @@ CudaContext::~CudaContext() {
     for (cudaEvent_t mark : marks) cudaEventDestroy(mark);
     if (blas != nullptr) cublasLtDestroy(blas);
     if (stream != nullptr) cudaStreamDestroy(stream);
+    for (void* p : late_) cudaFree(p);
+}
+
+void CudaContext::release(void* p) noexcept {
+    if (std::uncaught_exceptions() == 0) return void(cudaFree(p));
+    try {
+        late_.push_back(p);
+    } catch (const std::bad_alloc&) {
+        // It goes with the process.
+    }
 }
 
 void CudaContext::wait() {
@@ -188,7 +201,7 @@ class CudaDevice final : public Device {
     }
 
     void* allocate(std::size_t bytes) override { return cuda_memory(bytes).release(); }
-    void release(void* p) noexcept override { cudaFree(p); }
+    void release(void* p) noexcept override { gpu_.release(p); }
     void clear(void* p, std::size_t bytes) override {
         check(cudaMemsetAsync(p, 0, bytes, gpu_.stream), "clear");
     }
@@ -200,6 +213,15 @@ class CudaDevice final : public Device {
         gpu_.wait();
         check(cudaMemcpyAsync(host, from, bytes, cudaMemcpyDeviceToHost, gpu_.stream), "copy");
         gpu_.wait();
+    }
+
+    std::unique_ptr<CopyLane> copy_lane(std::size_t marks) override {
+        return make_cuda_lane(gpu_, marks);
+    }
+    void pin(void* host, std::size_t bytes) noexcept override { pin_memory(host, bytes); }
+    void unpin(void* host) noexcept override { unpin_memory(host); }
+    void look_after_others(double waited_s) override {
+        for (const CudaContext::Check& check : gpu_.checks) check(waited_s);
     }
 
     void multiply(Layout layout, Index m, Index n, Index k, In a, In b, Out c) override {

@@ -58,6 +58,9 @@ struct CudaContext {
     /// Device::mark() and seconds_between().
     void mark(std::size_t i);
     [[nodiscard]] double seconds_between(std::size_t begin, std::size_t end) const;
+    /// Memory of a rank that ends with an exception is freed with the context: cudaFree waits for
+    /// the stream, which may wait for a rank that never comes until the groups are gone.
+    void release(void*) noexcept;
     [[nodiscard]] cuda::Stream kernels() const { return {stream, cuda::Type::bf16}; }
 
     std::string name;
@@ -71,6 +74,7 @@ struct CudaContext {
 
   private:
     CudaContext() = default;
+    std::vector<void*> late_;
 };
 
 /// Of two ranks and more; collective. The context outlives it.
