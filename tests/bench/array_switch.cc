@@ -68,7 +68,7 @@ class Trial {
 
   private:
     std::unique_ptr<Device> device_;
-    Index side_ = device_->is_host() ? 1024 : device_->product_side();
+    Index side_ = device_->is_host() ? 1024 : device_->trial().side;
     std::size_t elements_ = static_cast<std::size_t>(side_ * side_);
     Array<Element> a_{*device_, elements_}, b_{*device_, elements_}, c_{*device_, elements_};
     std::vector<std::unique_ptr<HomeState>> homes_;

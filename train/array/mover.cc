@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <exception>
 #include <mutex>
+#include <set>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -29,6 +30,7 @@ class WaitingMover final : public StateMover {
     }
     [[nodiscard]] bool is_done(Ticket) const override { return true; }
     void wait(Ticket) override {}
+    void forget(void*) override {}
 
   private:
     Device& device_;
@@ -48,6 +50,7 @@ class ThreadMover final : public StateMover {
           thread_([this](const std::stop_token& stop) { run(stop); }) {}
 
     Ticket begin(const Copy& copy) override {
+        if (lane_ && known_.insert(copy.host).second) lane_->pin(copy.host, copy.bytes);
         std::unique_lock lock(mutex_);
         await(lock, [&] { return begun_ - done_ < ring_.size(); });
         const std::size_t place = begun_ % ring_.size();
@@ -63,13 +66,19 @@ class ThreadMover final : public StateMover {
         await(lock, [&] { return done_ >= ticket; });
     }
 
+    void forget(void* host) override {
+        if (known_.erase(host) != 0) lane_->unpin(host);
+    }
+
   private:
     template <typename Reached>
     void await(std::unique_lock<std::mutex>& lock, Reached reached) {
         using Clock = std::chrono::steady_clock;
         const auto start = Clock::now();
         while (!changed_.wait_for(lock, patience, [&] { return failure_ || reached(); }))
-            device_.look_after_others(std::chrono::duration<double>(Clock::now() - start).count());
+            if (lane_)
+                lane_->look_after_others(
+                    std::chrono::duration<double>(Clock::now() - start).count());
         if (failure_) std::rethrow_exception(failure_);
     }
 
@@ -107,6 +116,7 @@ class ThreadMover final : public StateMover {
     std::mutex mutex_;
     std::condition_variable_any changed_;
     std::vector<Copy> ring_;
+    std::set<void*> known_;  ///< of the host's memory, by the lane
     Ticket begun_ = 0;
     std::atomic<Ticket> done_ = 0;
     std::exception_ptr failure_;

@@ -26,11 +26,13 @@ class StateMover {
     StateMover& operator=(const StateMover&) = delete;
     virtual ~StateMover() = default;
     /// Copies are done in the order of calls. The first sees all that the device has computed so
-    /// far. Allocates nothing.
+    /// far. Allocates nothing, but where it sees a piece of the host's memory first.
     /// Throws std::runtime_error, as wait() does, where a copy before has failed.
     virtual Ticket begin(const Copy&) = 0;
     [[nodiscard]] virtual bool is_done(Ticket) const = 0;
     virtual void wait(Ticket) = 0;
+    /// Memory of the host that copies went from or to, all of them done, is freed after this.
+    virtual void forget(void* host) = 0;
 };
 
 /// `most`: copies under way, beyond which begin() waits. The device outlives the mover.

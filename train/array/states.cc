@@ -29,22 +29,8 @@ HomeState::HomeState(const GptShape& shape, const TrainPlan& plan, const Place& 
     : parameters(shape, plan.layout, place, plan.layers(place.stage), device.alignment()),
       first(parameters.weights().size()),
       second(first.size()),
-      elements(device.is_host() ? 0 : first.size()),
-      device_(device) {
-    if (device.is_host()) {
-        in_place.emplace(device, parameters.weights(), first, second);
-        return;
-    }
-    for (const std::span<float> array : {parameters.weights(), std::span(first), std::span(second)})
-        device.pin(array.data(), array.size_bytes());
-    device.pin(elements.data(), elements.size() * sizeof(Bf16));
-}
-
-HomeState::~HomeState() {
-    if (in_place) return;
-    for (float* array : {parameters.weights().data(), first.data(), second.data()})
-        device_.unpin(array);
-    device_.unpin(elements.data());
+      elements(device.is_host() ? 0 : first.size()) {
+    if (device.is_host()) in_place.emplace(device, parameters.weights(), first, second);
 }
 
 std::vector<float> HomeState::gather(Moment which) {
@@ -183,8 +169,15 @@ void StateBuffers::settle() {
     if (mover_) mover_->wait(last_);
 }
 
-void StateBuffers::forget(const HomeState& state) {
-    if (mover_) mover_->wait(last_);
+void StateBuffers::forget(HomeState& state) {
+    if (mover_) {
+        mover_->wait(last_);
+        for (void* host :
+             {static_cast<void*>(state.parameters.weights().data()),
+              static_cast<void*>(state.first.data()), static_cast<void*>(state.second.data()),
+              static_cast<void*>(state.elements.data())})
+            mover_->forget(host);
+    }
     if (Buffer* const buffer = holder(&state); buffer != nullptr) {
         buffer->owner = nullptr;
         buffer->changed = false;

@@ -29,7 +29,6 @@ struct DeviceState {
 class HomeState final : public Moments {
   public:
     HomeState(const GptShape&, const TrainPlan&, const Place&, Device&);
-    ~HomeState() override;
     std::vector<float> gather(Moment) override;
     void set(Moment, std::span<const float> all) override;
     /// After the parameters were changed here.
@@ -40,9 +39,6 @@ class HomeState final : public Moments {
     std::vector<float> first, second;
     std::vector<Bf16> elements;           ///< of a device with memory of its own
     std::optional<DeviceState> in_place;  ///< where the device's memory is the host's
-
-  private:
-    Device& device_;  ///< which has our arrays pinned
 };
 
 class StateBuffers {
@@ -68,8 +64,8 @@ class StateBuffers {
 
     /// Between plans: what was changed is at home, too.
     void settle();
-    /// Between plans: a member leaves; what is not settled of it is lost.
-    void forget(const HomeState&);
+    /// Between plans: a member leaves; what is not settled of it is lost. Before its state ends.
+    void forget(HomeState&);
 
   private:
     struct Buffer {

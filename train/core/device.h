@@ -63,16 +63,23 @@ class Group {
     virtual void connect(const RankLayout&, const Place&) = 0;
 };
 
-/// Copies beside what a device computes, of its arrays from and to the host: by another thread than
-/// the rank's, which only marks.
+/// Copies beside what a device computes, of its arrays from and to the host. copy_in() and
+/// copy_out() are called by another thread than the rank's, all else by the rank's.
 class CopyLane {
   public:
     CopyLane() = default;
     CopyLane(const CopyLane&) = delete;
     CopyLane& operator=(const CopyLane&) = delete;
     virtual ~CopyLane() = default;
-    /// By the rank's thread: copies told of mark i see all that the device was given until now.
+    /// Copies told of mark i see all that the device was given until now.
     virtual void mark(std::size_t i) = 0;
+    /// Copies from and to this memory go at full speed, where the system allows it, until unpin()
+    /// or the lane's end; one of the two comes before it is freed.
+    virtual void pin(void* host, std::size_t bytes) = 0;
+    virtual void unpin(void* host) = 0;
+    /// While the rank's thread waits for a copy, `waited_s` by now: throws where another rank is
+    /// lost.
+    virtual void look_after_others(double waited_s) = 0;
     /// Return when the copy is done, or, having done nothing, where `stop` is asked for before the
     /// device has come to mark i.
     virtual void copy_in(std::size_t i, const void* host, std::size_t bytes, void* to,
@@ -109,11 +116,12 @@ class Device {
         else
             return is_host() ? sizeof(float) : sizeof(Bf16);
     }
-    /// Whether it computes on the machine's processors, which ranks may share.
-    [[nodiscard]] virtual bool is_on_processors() const { return true; }
-    /// Rows and columns of matrices whose product shows how fast it computes, in a fraction of a
-    /// second and at full load.
-    [[nodiscard]] virtual Index product_side() const { return 256; }
+    /// A product that shows how fast it computes, in a fraction of a second and at full load.
+    struct Trial {
+        Index side = 256;           ///< rows and columns of the matrices
+        bool on_processors = true;  ///< the machine's, which ranks may share
+    };
+    [[nodiscard]] virtual Trial trial() const { return {}; }
     /// Until all calls are done.
     virtual void wait() {}
     /// Mark number i in the order of calls; what lies between two of them, once all is done.
@@ -144,13 +152,6 @@ class Device {
         (void)marks;
         return nullptr;
     }
-    /// Host memory that copies go from and to at full speed from now on, where the system allows
-    /// it; until unpin(), which comes before it is freed.
-    virtual void pin(void* host, std::size_t bytes) noexcept { (void)host, (void)bytes; }
-    virtual void unpin(void* host) noexcept { (void)host; }
-    /// While the rank's thread waits for something else than wait(), `waited_s` by now: throws
-    /// where another rank is lost.
-    virtual void look_after_others(double waited_s) { (void)waited_s; }
     template <typename T>
     void upload(std::span<const T> host, Pointer<T> to) {
         copy_in(host.data(), host.size_bytes(), to.address());

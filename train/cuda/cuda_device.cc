@@ -188,8 +188,7 @@ class CudaDevice final : public Device {
   public:
     explicit CudaDevice(int gpu) : Device(Memory::own), gpu_(gpu) {}
     [[nodiscard]] std::string name() const override { return gpu_.name; }
-    [[nodiscard]] bool is_on_processors() const override { return false; }
-    [[nodiscard]] Index product_side() const override { return 4096; }
+    [[nodiscard]] Trial trial() const override { return {.side = 4096, .on_processors = false}; }
     void wait() override { gpu_.wait(); }
     void mark(std::size_t i) override { gpu_.mark(i); }
     double seconds_between(std::size_t begin, std::size_t end) override {
@@ -217,11 +216,6 @@ class CudaDevice final : public Device {
 
     std::unique_ptr<CopyLane> copy_lane(std::size_t marks) override {
         return make_cuda_lane(gpu_, marks);
-    }
-    void pin(void* host, std::size_t bytes) noexcept override { pin_memory(host, bytes); }
-    void unpin(void* host) noexcept override { unpin_memory(host); }
-    void look_after_others(double waited_s) override {
-        for (const CudaContext::Check& check : gpu_.checks) check(waited_s);
     }
 
     void multiply(Layout layout, Index m, Index n, Index k, In a, In b, Out c) override {

@@ -4,6 +4,7 @@
 #include "train/cuda/cuda_lane.h"
 
 #include <chrono>
+#include <set>
 #include <thread>
 
 namespace arena::train {
@@ -22,9 +23,24 @@ class CudaLane final : public CopyLane {
             check(cudaEventCreateWithFlags(&marks_.emplace_back(), cudaEventDisableTiming), "mark");
     }
     ~CudaLane() override {
+        for (void* host : pinned_) (void)cudaHostUnregister(host);
         for (cudaEvent_t mark : marks_)
             if (mark != nullptr) cudaEventDestroy(mark);
         if (stream_ != nullptr) cudaStreamDestroy(stream_);
+    }
+    /// A failure is none: what is not pinned goes through the driver's own buffers.
+    void pin(void* host, std::size_t bytes) override {
+        if (bytes == 0) return;
+        pinned_.insert(host);
+        if (cudaHostRegister(host, bytes, cudaHostRegisterDefault) == cudaSuccess) return;
+        pinned_.erase(host);
+        (void)cudaGetLastError();  // or it is the next launch's error
+    }
+    void unpin(void* host) override {
+        if (pinned_.erase(host) != 0) (void)cudaHostUnregister(host);
+    }
+    void look_after_others(double waited_s) override {
+        for (const CudaContext::Check& check : gpu_.checks) check(waited_s);
     }
     void mark(std::size_t i) override { check(cudaEventRecord(marks_[i], gpu_.stream), "mark"); }
     void copy_in(std::size_t i, const void* host, std::size_t bytes, void* to,
@@ -59,21 +75,13 @@ class CudaLane final : public CopyLane {
     int device_ = 0;
     cudaStream_t stream_ = nullptr;
     std::vector<cudaEvent_t> marks_;
+    std::set<void*> pinned_;
 };
 
 }  // namespace
 
 std::unique_ptr<CopyLane> make_cuda_lane(CudaContext& gpu, std::size_t marks) {
     return std::make_unique<CudaLane>(gpu, marks);
-}
-
-void pin_memory(void* host, std::size_t bytes) noexcept {
-    if (bytes > 0 && cudaHostRegister(host, bytes, cudaHostRegisterDefault) != cudaSuccess)
-        (void)cudaGetLastError();  // or it is the next launch's error
-}
-
-void unpin_memory(void* host) noexcept {
-    if (cudaHostUnregister(host) != cudaSuccess) (void)cudaGetLastError();
 }
 
 }  // namespace arena::train

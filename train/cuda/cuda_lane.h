@@ -10,8 +10,4 @@ namespace arena::train {
 /// On the GPU that is current in the caller's thread. The context outlives it.
 std::unique_ptr<CopyLane> make_cuda_lane(CudaContext&, std::size_t marks);
 
-/// A failure is none: copies of memory that is not pinned go through the driver's own buffers.
-void pin_memory(void* host, std::size_t bytes) noexcept;
-void unpin_memory(void* host) noexcept;
-
 }  // namespace arena::train

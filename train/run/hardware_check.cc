@@ -50,10 +50,10 @@ HardwareCheck::HardwareCheck(Comm& world, Device& device, const Environment& env
     : world_(world),
       device_(device),
       hosts_(share_hosts(world, find_rank_host(environment, world, device.name()))),
-      turns_(device.is_on_processors() ? turns_of(hosts_, threads)
-                                       : Turns{std::vector<int>(hosts_.size(), 0), 1}),
-      a_(random_matrix(device, device.product_side(), 1)),
-      b_(random_matrix(device, device.product_side(), 2)),
+      turns_(device.trial().on_processors ? turns_of(hosts_, threads)
+                                          : Turns{std::vector<int>(hosts_.size(), 0), 1}),
+      a_(random_matrix(device, device.trial().side, 1)),
+      b_(random_matrix(device, device.trial().side, 2)),
       c_(device, a_.size()),
       limit_s_(limit_s) {
     join();
@@ -162,7 +162,7 @@ void HardwareCheck::leave_behind() {
 }
 
 double HardwareCheck::seconds_of(Index products) {
-    const Index side = device_.product_side();
+    const Index side = device_.trial().side;
     const auto start = Clock::now();
     for (Index i = 0; i < products; ++i)
         device_.multiply(Layout::nt, side, side, side, a_.data(), b_.data(), c_.data());
