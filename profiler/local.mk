@@ -92,6 +92,9 @@ check_PROGRAMS += tests/gpu/test_cuda
 if HAVE_CUDNN
 check_PROGRAMS += tests/gpu/test_cudnn
 endif
+if HAVE_NCCL
+check_PROGRAMS += tests/gpu/test_nccl
+endif
 endif
 arena_profiler_cuda_SOURCES = profiler/run/main.cc profiler/cuda/cuda_backend.h profiler/cuda/cuda_backend.cc \
 	profiler/cuda/cuda_identity.h profiler/cuda/cuda_identity.cc \
@@ -141,11 +144,15 @@ tests_gpu_test_cudnn_SOURCES = tests/gpu/test_cudnn.cc tests/gpu/device_array.h
 tests_gpu_test_cudnn_CPPFLAGS = $(AM_CPPFLAGS) -isystem $(CUDA_HOME)/include
 tests_gpu_test_cudnn_LDFLAGS = -Wl,-rpath,$(CUDA_HOME)/lib64
 tests_gpu_test_cudnn_LDADD = libarena_cuda.la $(core_libs) $(ARENA_CUDA_LIBS) $(ARENA_CUDNN_LIBS)
+tests_gpu_test_nccl_SOURCES = tests/gpu/test_nccl.cc
+tests_gpu_test_nccl_CPPFLAGS = $(AM_CPPFLAGS) -isystem $(CUDA_HOME)/include
+tests_gpu_test_nccl_LDFLAGS = -Wl,-rpath,$(CUDA_HOME)/lib64
+tests_gpu_test_nccl_LDADD = $(ARENA_CUDA_LIBS) $(ARENA_NCCL_LIBS)
 tests_gpu_test_cuda_SOURCES = tests/gpu/test_cuda.cc tests/gpu/device_array.h
 tests_gpu_test_cuda_CPPFLAGS = $(AM_CPPFLAGS) -isystem $(CUDA_HOME)/include
 tests_gpu_test_cuda_LDFLAGS = -Wl,-rpath,$(CUDA_HOME)/lib64
 tests_gpu_test_cuda_LDADD = libarena_train_cuda_kernels.la libarena_cuda.la libarena_train_cpu.la $(ARENA_PROFILER_CPU_LIBS) $(ARENA_CUDA_LIBS)
-EXTRA_DIST += tests/gpu/run tests/gpu/compare tests/gpu/train tests/gpu/gpt_torch.py tests/tools/faulty_backend.cc tests/tools/faulty_communicator.cc
+EXTRA_DIST += tests/gpu/run tests/gpu/first tests/gpu/compare tests/gpu/train tests/gpu/gpt_torch.py tests/tools/faulty_backend.cc tests/tools/faulty_communicator.cc
 .PHONY: check-gpu-programs check-gpu
 check-gpu-programs: $(check_PROGRAMS) all
 check-gpu: check-gpu-programs

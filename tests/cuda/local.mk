@@ -6,7 +6,7 @@ soft_gpu_kernels = profiler/cuda/cuda_kernels train/cuda/cuda_train_kernels
 soft_gpu_objects = $(soft_gpu_sources:%=tests/cuda/%.o) $(soft_gpu_kernels:%=tests/cuda/%.o)
 soft_gpu_headers = tests/cuda/device.h tests/cuda/numbers.h tests/cuda/cudnn.h tests/cuda/kernel_words.h
 soft_gpu_names = libcudart.so.13 libcublasLt.so.13 libcudnn.so.9 libnccl.so.2 libcuda.so.1 libnvidia-ml.so.1
-soft_gpu_programs = tests/cuda/arena-profiler-cuda tests/cuda/test_cuda tests/cuda/test_cudnn tests/cuda/arena-train tests/cuda/arena-train-cuda.la \
+soft_gpu_programs = tests/cuda/arena-profiler-cuda tests/cuda/test_cuda tests/cuda/test_cudnn tests/cuda/test_nccl tests/cuda/arena-train tests/cuda/arena-train-cuda.la \
 	tests/cuda/misuse
 SOFT_GPU_CXX = $(CXX) -std=c++20 -O3 -g -fno-math-errno -fPIC $(CXXFLAGS) -I$(top_srcdir) -I$(top_srcdir)/src -isystem $(CUDA_HOME)/include
 soft_gpu_dependencies = $(soft_gpu_headers:%=$(top_srcdir)/%)
@@ -14,7 +14,7 @@ if HAVE_CUDA
 if HAVE_CUDNN
 if HAVE_NCCL
 check_DATA += soft-gpu
-tests/t0285-software-device.log tests/t0286-software-training.log: soft-gpu
+tests/t0285-software-device.log tests/t0286-software-training.log tests/t0287-first-check.log: soft-gpu tests/bench/array_switch
 endif
 endif
 endif
@@ -40,6 +40,8 @@ tests/cuda/test_cuda: tests/gpu/test_cuda$(EXEEXT)
 	$(AM_V_CXXLD)$(tests_gpu_test_cuda_LINK) $(tests_gpu_test_cuda_OBJECTS) $(call SOFT_GPU_LIBS,$(tests_gpu_test_cuda_LDADD))
 tests/cuda/test_cudnn: tests/gpu/test_cudnn$(EXEEXT)
 	$(AM_V_CXXLD)$(tests_gpu_test_cudnn_LINK) $(tests_gpu_test_cudnn_OBJECTS) $(call SOFT_GPU_LIBS,$(tests_gpu_test_cudnn_LDADD))
+tests/cuda/test_nccl: tests/gpu/test_nccl$(EXEEXT)
+	$(AM_V_CXXLD)$(tests_gpu_test_nccl_LINK) $(tests_gpu_test_nccl_OBJECTS) $(call SOFT_GPU_LIBS,$(tests_gpu_test_nccl_LDADD))
 tests/cuda/misuse: $(top_srcdir)/tests/cuda/misuse.cc
 	$(AM_V_CXXLD)$(MKDIR_P) $(@D) && $(CXX) $(CXXFLAGS) -isystem $(CUDA_HOME)/include -o $@ $< -L$(CUDA_HOME)/lib64 -lcudart
 # Beside its module, which it looks for there.
@@ -49,8 +51,8 @@ tests/cuda/arena-train-cuda.la: arena-train-cuda.la
 	$(AM_V_CXXLD)$(arena_train_cuda_la_LINK) -rpath $(cudamoduledir) $(arena_train_cuda_la_OBJECTS) \
 	    $(call SOFT_GPU_LIBS,$(arena_train_cuda_la_LIBADD))
 EXTRA_DIST += $(soft_gpu_sources:%=tests/cuda/%.cc) $(soft_gpu_headers) tests/cuda/exports.map tests/cuda/host-kernels tests/cuda/hardware.yaml tests/cuda/misuse.cc
-TESTS += tests/t0285-software-device.t tests/t0286-software-training.t
-dist_check_SCRIPTS += tests/t0285-software-device.t tests/t0286-software-training.t
+TESTS += tests/t0285-software-device.t tests/t0286-software-training.t tests/t0287-first-check.t
+dist_check_SCRIPTS += tests/t0285-software-device.t tests/t0286-software-training.t tests/t0287-first-check.t
 .PHONY: clean-soft-gpu
 clean-soft-gpu:
 	rm -rf tests/cuda/lib tests/cuda/.libs tests/cuda/profiler tests/cuda/train
