@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // What is said of a node anew, and what of it holds from before. See reader.h.
 #include <algorithm>
+#include <tuple>
 
 #include "health/reader.h"
 
@@ -33,13 +34,15 @@ std::vector<Finding> merge_findings(const std::vector<Finding>& before, const Re
         if (const auto now = find(merged, old); now != merged.end()) {
             // The kernel may have said it again; of other tools it goes on.
             const auto said = find(report.findings, old);
-            if (said->at == 0 && old.at != 0) now->at = old.at;
+            if (said != report.findings.end() && said->at == 0 && old.at != 0) now->at = old.at;
         } else if (is_kernel(sign->tool) || !report.heard.contains(sign->tool)) {
             merged.push_back(old);
         }
     }
-    std::stable_sort(merged.begin(), merged.end(),
-                     [](const Finding& a, const Finding& b) { return a.severity > b.severity; });
+    // Whoever says it: a site may hand on its tools' words one by one, and in turn.
+    std::sort(merged.begin(), merged.end(), [](const Finding& a, const Finding& b) {
+        return std::tie(b.severity, a.code, a.place) < std::tie(a.severity, b.code, b.place);
+    });
     if (merged.size() > max_findings) merged.resize(max_findings);
     return merged;
 }

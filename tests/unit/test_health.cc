@@ -276,6 +276,14 @@ TEST(a_finding_ends_with_its_tools_word_and_the_kernels_with_a_boot) {
                                     n3)[0]
                          .at,
                      today);
+    // Two scripts of a site, in turn: nothing is news.
+    const auto cold = read(with(cool, "Not Active", "Active"));
+    const auto first = merge_findings(on, read(log), n3);
+    ck_assert(first == merge_findings(first, cold, n3) && first == on);
+    // The same place twice, by its address and by its index.
+    const std::vector<Finding> twice{{"xid79", "0000:5e:00", Severity::gone, boot + 100},
+                                     {"xid79", "gpu1", Severity::gone, boot + 200}};
+    assert_text(found(merge_findings(twice, read(cool), n3)), "gone xid79/gpu1");
     // A place that was an address, once its index is known.
     const std::vector<Finding> bus{{"xid79", "0000:5e:00", Severity::gone, boot + 100}};
     assert_text(found(merge_findings(bus, read(cool), n3)), "gone xid79/gpu1");
