@@ -10,6 +10,7 @@ nodist_libarena_reports_la_SOURCES = unity/reports.cc
 nodist_libarena_site_la_SOURCES = unity/site.cc
 nodist_libarena_request_la_SOURCES = unity/request.cc
 nodist_libarena_slowdown_la_SOURCES = unity/slowdown.cc
+nodist_libarena_health_la_SOURCES = unity/health.cc
 nodist_libarena_checks_la_SOURCES = unity/checks.cc
 nodist_libarena_store_la_SOURCES = unity/store.cc
 nodist_libarena_policy_la_SOURCES = unity/policy.cc
@@ -65,6 +66,7 @@ libarena_reports_la_SOURCES = $(reports_sources)
 libarena_site_la_SOURCES = $(site_sources)
 libarena_request_la_SOURCES = $(request_sources)
 libarena_slowdown_la_SOURCES = $(slowdown_sources)
+libarena_health_la_SOURCES = $(health_sources)
 libarena_checks_la_SOURCES = $(checks_sources)
 libarena_store_la_SOURCES = $(store_sources)
 libarena_policy_la_SOURCES = $(policy_sources)
@@ -122,6 +124,7 @@ units = \
 	site \
 	request \
 	slowdown \
+	health \
 	checks \
 	store \
 	policy \

@@ -41,6 +41,7 @@ cli_cluster_sources = \
 	cli/cluster/config_command.cc \
 	cli/cluster/explain_command.cc \
 	cli/cluster/array_list_command.cc \
+	cli/cluster/health_report.h cli/cluster/health_report.cc \
 	cli/cluster/history_command.cc \
 	cli/cluster/history_page.h cli/cluster/history_page.cc \
 	cli/cluster/job_id.h cli/cluster/job_id.cc \
@@ -70,7 +71,7 @@ cli_doctor_sources = \
 	cli/doctor/doctor_spank.cc \
 	# end
 arena_SOURCES = cli/main.cc
-arena_LDADD = $(arrays_libs) libarena_exporter.la libarena_html.la $(planning_libs) $(MICROHTTPD_LIBS) $(NETTLE_LIBS)
+arena_LDADD = libarena_health.la $(arrays_libs) libarena_exporter.la libarena_html.la $(planning_libs) $(MICROHTTPD_LIBS) $(NETTLE_LIBS)
 # Started by `arena`: its verbs simulate, trace and snapshot.
 pkglibexec_PROGRAMS += arena-simulation
 arena_simulation_SOURCES = cli/simulation/main.cc cli/simulation/history_command.cc cli/simulation/snapshot_command.cc cli/simulation/trace_command.cc

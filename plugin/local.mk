@@ -52,7 +52,7 @@ libarena_slurm_sources = \
 	plugin/common/slurm_text.h plugin/common/slurm_internal.h plugin/common/slurm_compat.h \
 	plugin/common/slurm_layout.h plugin/common/record_size.h \
 	# end
-libarena_slurm_la_LIBADD = libarena_policy_arena.la libarena_policy_aryl.la libarena_policy_order.la libarena_policy_loans.la libarena_policy.la libarena_store.la libarena_checks.la libarena_slowdown.la libarena_arrays.la libarena_array_search.la libarena_array.la $(requests_libs) $(SQLITE_LIBS)
+libarena_slurm_la_LIBADD = libarena_policy_arena.la libarena_policy_aryl.la libarena_policy_order.la libarena_policy_loans.la libarena_policy.la libarena_store.la libarena_health.la libarena_checks.la libarena_slowdown.la libarena_arrays.la libarena_array_search.la libarena_array.la $(requests_libs) $(SQLITE_LIBS)
 libarena_slurm_la_LDFLAGS = -avoid-version -shared -Wl,-rpath,'$$ORIGIN'
 
 spank_arena_la_SOURCES = plugin/spank/spank_arena.cc plugin/spank/spank_work.h

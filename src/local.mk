@@ -142,6 +142,17 @@ slowdown_sources = \
 	# end
 slowdown_libs = libarena_slowdown.la $(base_libs)
 
+# What a node's tools say is wrong with it, by one table.
+noinst_LTLIBRARIES += libarena_health.la
+health_sources = \
+	src/health/finding.h src/health/finding.cc \
+	src/health/kernel_time.cc \
+	src/health/merge.cc \
+	src/health/reader.h src/health/reader.cc \
+	src/health/reader_tables.cc \
+	src/health/signs.h src/health/signs.cc \
+	# end
+
 # Checks of GPUs: what is measured and what follows from it.
 noinst_LTLIBRARIES += libarena_checks.la
 checks_sources = \

@@ -84,7 +84,7 @@ black_box_tests = \
 	tests/t0340-accounting.t \
 	tests/t0731-array-faults.t tests/t0345-order.t tests/t0347-order-accounting.t tests/t0348-promise-restart.t \
 	tests/t0346-believed-work.t \
-	tests/t0350-moves.t tests/t0520-node-facts.t tests/t0525-checks.t tests/t0530-slow-reports.t \
+	tests/t0350-moves.t tests/t0520-node-facts.t tests/t0522-node-health.t tests/t0525-checks.t tests/t0530-slow-reports.t \
 	tests/t0555-slowdown-in-slurm.t tests/t0556-slow-link-in-slurm.t tests/t0560-leave-slow-node.t tests/t0610-loans.t tests/t0612-loan-net.t \
 	tests/t0732-array-moves.t tests/issues/i0016-a1-shutdown.t \
 	tests/issues/i0016-a6-lost-rights.t \
@@ -174,7 +174,7 @@ clean-stage:
 # Built by `make check`, run by tests/bench/planner-budget.
 check_PROGRAMS += tests/bench/planner-budget-search
 tests_bench_planner_budget_search_SOURCES = tests/bench/planner_budget.cc tests/unit/hostile_models.h
-tests_bench_planner_budget_search_LDADD = libarena_sched_logic.la libarena_plugin_rules.la libarena_arrays.la libarena_array_search.la libarena_array.la $(all_libs)
+tests_bench_planner_budget_search_LDADD = libarena_sched_logic.la libarena_health.la libarena_plugin_rules.la libarena_arrays.la libarena_array_search.la libarena_array.la $(all_libs)
 
 # Built by `make check`, run by tests/bench/policies.
 check_PROGRAMS += tests/bench/arena-optimum
@@ -221,7 +221,7 @@ tests/golden.log: arena$(EXEEXT) arena-simulation$(EXEEXT)
 EXTRA_DIST += tests/golden tests/data tests/fuzz/parse_yaml.cc tests/fuzz/parse_profile.cc tests/fuzz/parse_snapshot.cc
 
 # ---- simulator --------------------------------------------------------------------------------
-EXTRA_DIST += tests/fuzz/apply_comment.cc tests/fuzz/parse_gres_config.cc tests/fuzz/parse_check_request.cc tests/fuzz/parse_mark.cc tests/fuzz/parse_node_check.cc tests/fuzz/parse_node_extra.cc \
+EXTRA_DIST += tests/fuzz/apply_comment.cc tests/fuzz/parse_gres_config.cc tests/fuzz/parse_check_request.cc tests/fuzz/parse_mark.cc tests/fuzz/parse_health.cc tests/fuzz/parse_node_check.cc tests/fuzz/parse_node_extra.cc \
 	tests/fuzz/parse_offer_json.cc tests/fuzz/parse_plan_pin.cc tests/fuzz/parse_profile_request.cc \
 	tests/fuzz/parse_report.cc tests/fuzz/parse_scontrol.cc tests/fuzz/parse_slowdown_report.cc \
 	tests/fuzz/parse_gres_conf.cc tests/fuzz/parse_slurm_conf.cc tests/fuzz/parse_sacct.cc tests/fuzz/parse_nodes.cc \

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // `arena slowdown` list, show, clear, check: what watched jobs have said of slow GPUs and links,
 // and an administrator's word about a node; the scheduler plug-in answers on its socket. `arena
-// slowdown report` is how a job says it.
+// slowdown report` is how a job says it, and with --from-health how a node does (health_report.h).
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -16,6 +16,7 @@
 #include "base/text.h"
 #include "cli/cluster/ask_scheduler.h"
 #include "cli/cluster/commands.h"
+#include "cli/cluster/health_report.h"
 #include "cli/cluster/job_id.h"
 #include "cli/cluster/send_report.h"
 #include "reports/slow_report.h"
@@ -118,8 +119,15 @@ std::string doubt_of(const Json& fact) {
                                           : " (either end may be slow; a third node will tell)";
 }
 
-/// Two lines: what, and how long.
+/// Two lines: what, and how long. Of what the node's own tools find one.
 void print_fact(const Json& fact, const std::string& node) {
+    if (const std::string severity = fact.value("severity", ""); !severity.empty()) {
+        const auto since = fact.value("since", std::int64_t{0});
+        fmt::print("{}: {} ({} by its own tools{})\n", node,
+                   printable(fact.value("slow", "?"), 200), printable(severity),
+                   since == 0 ? "" : ", since " + utc_time(static_cast<double>(since)) + " UTC");
+        return;
+    }
     fmt::print("{}: {}{}\n", node, printable(fact.value("slow", "?"), 200),
                fact.value("confirmed", false) ? "" : doubt_of(fact));
     fmt::print("{}: which holds {}\n", node, end_of(fact, node));
@@ -192,6 +200,7 @@ struct SlowReportOptions {
     std::string at, peer, cause, action = "none";
     SlowReport report;
     double wait_s = 0;
+    HealthOptions health;
 };
 
 Status read_place(const std::string& text, std::string_view key, SlowPlace& place) {
@@ -216,6 +225,10 @@ Status read_word(const std::string& text, std::optional<Word> (*parse)(std::stri
 
 Result<SlowReport> read_report(const SlowReportOptions& options) {
     SlowReport report = options.report;
+    for (const auto& [missing, option] : {std::pair(report.onset == 0, "--onset"),
+                                          {options.cause.empty(), "--cause"},
+                                          {report.factor == 0, "--factor"}})
+        if (missing) return usage_error("is required without --from-health", option);
     const std::string restarts = environment("SLURM_RESTART_COUNT");
     const auto life = options.life >= 0
                           ? std::optional(options.life)
@@ -246,6 +259,7 @@ Status deliver(JobId job, const std::string& text, double wait_s) {
 }
 
 int report(const Globals& globals, const SlowReportOptions& options) {
+    if (!options.health.files.empty()) return report_health(globals, options.health);
     const auto job = reporting_job(options.job);
     if (!job) return fail(globals, job.error());
     const auto report = read_report(options);
@@ -258,19 +272,38 @@ int report(const Globals& globals, const SlowReportOptions& options) {
     return exit_yes;
 }
 
+void add_health_to(CLI::App& command, HealthOptions& health) {
+    CLI::Option* files =
+        command
+            .add_option("--from-health", health.files,
+                        "of a node, for HealthCheckProgram: files with what nvidia-smi, dcgmi, the "
+                        "kernel's log, perfquery or ibqueryerrors say; - = standard input")
+            ->expected(1, 64);
+    command.add_option("--node", health.node, "its name [SLURMD_NODENAME, else this host's name]")
+        ->needs(files);
+    command
+        .add_flag("--dry-run", health.dry_run,
+                  "says what it finds and sends nothing; ends with 1 where the node is unfit")
+        ->needs(files);
+    for (const char* other : {"--onset", "--at", "--cause", "--factor"})
+        files->excludes(command.get_option(other));
+}
+
 void add_report_to(CLI::App& group, Globals& globals) {
     CLI::App* command =
-        group.add_subcommand("report", "a running job says that a GPU or a link is slow");
+        group.add_subcommand("report",
+                             "a running job says that a GPU or a link is slow; or a node "
+                             "what its own tools find (--from-health)");
     const auto o = std::make_shared<SlowReportOptions>();
     SlowReport& told = o->report;
-    command->add_option("--onset", told.onset, "epoch seconds of the first slow step")->required();
+    command->add_option("--onset", told.onset, "epoch seconds of the first slow step");
     command->add_option(
         "--at", o->at,
         "NODE/GPU, or NODE: of a link, or where the number is not known; none where "
         "the cause is unknown");
     command->add_option("--peer", o->peer, "the other end of a link, NODE or NODE/GPU");
-    command->add_option("--cause", o->cause, "compute, communication or unknown")->required();
-    command->add_option("--factor", told.factor, "how many times slower than healthy")->required();
+    command->add_option("--cause", o->cause, "compute, communication or unknown");
+    command->add_option("--factor", told.factor, "how many times slower than healthy");
     command->add_option("--confidence", told.confidence,
                         "of a suspicion, that no check has measured: above 0, at most 1 [1]");
     command->add_option("--action", o->action, "what the job does: none, S2, S3; or asks for: S4")
@@ -286,6 +319,7 @@ void add_report_to(CLI::App& group, Globals& globals) {
         ->check(CLI::Range(0U, UINT32_MAX));
     command->add_option("--wait", o->wait_s, "seconds to try again while slurmctld is away [0]")
         ->check(CLI::Range(0.0, 86400.0));
+    add_health_to(*command, o->health);
     command->callback([&globals, o] { globals.status = report(globals, *o); });
 }
 
@@ -317,6 +351,8 @@ void add_slowdown(CLI::App& app, Globals& globals) {
     add_word_to(group, globals, "clear", "take a node for healthy again (root, SlurmUser)");
     add_word_to(group, globals, "check", "have a node checked (root, SlurmUser)");
     add_report_to(group, globals);
+    group.add_subcommand("signs", "what --from-health knows, what it means, and by which source")
+        ->callback([&globals] { globals.status = show_signs(globals); });
 }
 
 }  // namespace arena::cli

@@ -79,7 +79,7 @@ function nodes(d) {
   at("nodes").replaceChildren(...d.nodes.map(n => {
     const kind = !n.up ? " is-down" : n.why ? " is-slow" : n.lent ? " is-lent" : n.free === n.gpus ? " is-free" : "";
     const words = n.node + " " + n.gpu_type + " " + (n.gpus - n.free) + "/" + n.gpus + " busy" + (n.up ? "" : ", down") +
-      (n.lent ? ", lent " + n.lent : "") + (n.returning_s ? ", back by " + clock(n.returning_s) : "") + (n.why ? ", " + n.why : "");
+      (n.lent ? ", lent " + n.lent : "") + (n.returning_s ? ", back by " + clock(n.returning_s) : "") + (n.why ? ", " + n.why : "") + (n.watch ? ", to be watched: " + n.watch : "");
     return make("span", "node" + kind, words);
   }));
 }
@@ -95,7 +95,7 @@ function words(n, ours) {
   const jobs = (n.jobs || []).map(j => counted(j.gpus, "GPU") + " of " + (ours.has(j.job) ? "job " : "ordinary job ") + j.job +
     (ours.get(j.job) ? " (" + ours.get(j.job) + ")" : ""));
   return [n.node + ", " + n.gpu_type, n.up ? "" : "down", asleep(n) ? "asleep, up within " + span(n.boot_s) : "", ...jobs,
-    n.up ? n.free + " of " + counted(n.gpus, "GPU") + " free" : "", n.lent ? "lent by inference: " + n.lent : "", n.why || ""].filter(Boolean).join("\n");
+    n.up ? n.free + " of " + counted(n.gpus, "GPU") + " free" : "", n.lent ? "lent by inference: " + n.lent : "", n.why || "", n.watch ? "to be watched: " + n.watch : ""].filter(Boolean).join("\n");
 }
 function cell(n, ours) {
   const box = make("div", "cell" + (!n.up ? " is-down" : asleep(n) ? " is-asleep" : "") + (n.lent ? " is-lent" : "") + (n.why ? " is-slow" : ""));

@@ -159,6 +159,12 @@ void write_pools(const Json& stats, Exposition& out) {
                "Nodes with a GPU or link that is confirmed to be slow.");
     for (const auto& [type, pool] : list)
         out.sample({{"gpu_type", type}}, number_at(*pool, "/slow_nodes"));
+    out.family("slurm_arena_unhealthy_nodes", Type::gauge,
+               "Nodes by the worst that their own tools find.");
+    for (const auto& [severity, pointer] : {std::pair("gone", "/slowdown/health/gone"),
+                                            {"slow", "/slowdown/health/slow"},
+                                            {"watch", "/slowdown/health/watch"}})
+        out.sample({{"severity", severity}}, number_at(stats, pointer));
     out.family("slurm_arena_gpus_loaned", Type::gauge,
                "GPUs of inference that are lent to training.");
     out.sample({}, lent);

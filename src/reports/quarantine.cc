@@ -20,12 +20,19 @@ std::vector<NodeIndex> choose_quarantined(std::vector<Suspect> suspects,
         usable[nodes[i].gpu_type] += nodes[i].total_gpus > 0 && !gone.contains(i);
     }
     std::sort(suspects.begin(), suspects.end(), [](const Suspect& a, const Suspect& b) {
-        return std::tuple(!a.trusted, -a.since, a.node) < std::tuple(!b.trusted, -b.since, b.node);
+        return std::tuple(!a.gone, !a.trusted, -a.since, a.node) <
+               std::tuple(!b.gone, !b.trusted, -b.since, b.node);
     });
     std::map<std::string_view, double> taken;
     std::vector<NodeIndex> chosen;
     for (const Suspect& suspect : suspects) {
         const std::string_view type = nodes[suspect.node].gpu_type;
+        if (suspect.gone) {
+            of_type[type] -= 1;
+            usable[type] -= !gone.contains(suspect.node);
+            chosen.push_back(suspect.node);
+            continue;
+        }
         const double share = std::floor(of_type[type] * rules.max_quarantined_percent / 100);
         const double least = suspect.trusted && rules.max_quarantined_percent > 0 ? 1 : 0;
         const double most = std::max(share, least);

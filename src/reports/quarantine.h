@@ -34,11 +34,13 @@ struct Suspect {
     std::int64_t since = 0;  ///< of the latest of them
     bool trusted = true;     ///< a check or an administrator says so, not users' jobs alone
     double factor = 1;       ///< times slower, of the slowest of them
+    bool gone = false;       ///< its own tools say that it cannot be used, not only that it is slow
 };
 /// Those of the suspects that may be kept from jobs: as many as the rules allow, and never the last
 /// node of a GPU type, or the last one but for those that are `gone`: down or drained. Of a type so
 /// small that its share is no whole node one may be, where that is trusted. Trusted ones come
-/// first, then the latest.
+/// first, then the latest. What is gone may be kept from jobs whatever these rules say, and
+/// is no node that is left for them.
 std::vector<NodeIndex> choose_quarantined(std::vector<Suspect> suspects,
                                           const std::vector<NodeState>& nodes,
                                           const SlowdownRules& rules,

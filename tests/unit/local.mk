@@ -4,7 +4,7 @@
 # into one of these lists. In a program the files run one after the other: none computes for more than about a minute.
 unit_base = \
 	tests/unit/config_test.cc tests/unit/doctor_test.cc tests/unit/fifo_test.cc tests/unit/text_test.cc tests/unit/values_test.cc \
-	tests/unit/test_child.cc tests/unit/test_exporter.cc tests/unit/test_gres_conf.cc tests/unit/test_history_page.cc tests/unit/test_launchers.cc \
+	tests/unit/test_child.cc tests/unit/test_exporter.cc tests/unit/test_gres_conf.cc tests/unit/test_health.cc tests/unit/test_history_page.cc tests/unit/test_launchers.cc \
 	tests/unit/test_options.cc tests/unit/test_plan_command.cc tests/unit/test_request.cc tests/unit/test_spank_options.cc \
 	tests/unit/test_statistics.cc tests/unit/test_submit_rules.cc tests/unit/test_tables.cc tests/unit/test_trusted_path.cc \
 	# end
@@ -76,7 +76,7 @@ TESTS += $(unit_programs)
 endif
 
 # What they link, and run beside them.
-unit_libs = libarena_lab_array.la libarena_slowdown_truth.la libarena_sched_logic.la libarena_plugin_rules.la libarena_sim_history.la \
+unit_libs = libarena_lab_array.la libarena_slowdown_truth.la libarena_sched_logic.la libarena_health.la libarena_plugin_rules.la libarena_sim_history.la \
 	$(arrays_libs) $(all_libs) $(CHECK_LIBS)
 LDADD = $(unit_libs)
 tests_unit_run_base_LDADD = libarena_exporter.la libarena_html.la $(unit_libs) $(MICROHTTPD_LIBS) $(NETTLE_LIBS)

@@ -388,6 +388,100 @@ TEST(two_jobs_verdicts_make_all_avoid_the_node) {
     ck_assert(scene.book.avoided().empty());
 }
 
+// ---- what a node's own tools find
+// ----------------------------------------------------------------
+
+struct HealthScene : BookScene {
+    using BookScene::BookScene;
+    void says(NodeIndex node, const std::string& findings) {
+        view.node_records[node].comment = "rack 7 arena:health:v1" + findings;
+    }
+    [[nodiscard]] bool avoids(std::vector<NodeIndex> nodes) const {
+        return book.avoided() == nodes;
+    }
+};
+
+TEST(a_node_that_its_own_tools_call_slow_is_avoided_until_they_do_not) {
+    HealthScene scene;
+    scene.says(0, ";slow=hw_thermal/gpu1@900");
+    ck_assert_uint_eq(scene.round(), 0);  // nothing is written of it
+    ck_assert(scene.avoids({0}));
+    ck_assert(scene.view.snapshot.nodes[0].slow == 2);
+    expect_same(scene.book.why("n1"),
+                "GPU 1: its clocks are halved, or less, because it is too hot");
+    const std::string log = scene.log();
+    ck_assert(log.find("node n1: its own tools find: GPU 1") != std::string::npos);
+    ck_assert(log.find("node n1 is avoided: GPU 1: its clocks") != std::string::npos);
+    ck_assert(scene.round() == 0 && scene.log().empty());
+    // Neither jobs nor checks have a say in it.
+    (void)scene.book.note(said_by(7, admin_user));
+    ck_assert_uint_eq(scene.round(), 1);
+    expect_same(scene.extra(0), "arena:v1 slow=1:compute:2.10 seen=1 by=7:0 since=1000 until=4600");
+    scene.book.note_check({.node = "n1", .driver = "", .whole = true, .verdict = {}});
+    scene.round();
+    ck_assert(scene.avoids({0}));
+    scene.view.node_records[0].comment.clear();
+    scene.round();
+    ck_assert(scene.avoids({}) && scene.view.snapshot.nodes[0].slow == 1);
+}
+
+TEST(what_is_to_be_watched_keeps_no_job_away) {
+    SlowdownRules rules;
+    rules.confirmations = 1;
+    HealthScene scene(rules);
+    scene.says(0, ";watch=xid63/gpu1@900");
+    scene.round();
+    ck_assert(scene.avoids({}) && scene.book.why("n1").empty());
+    ck_assert_uint_eq(scene.book.facts("health").size(), 1);
+    ck_assert_uint_eq(scene.book.slow("n1").size(), 1);
+}
+
+TEST(what_is_gone_is_beyond_the_share_that_may_be_avoided) {
+    HealthScene scene;
+    for (NodeIndex node : {0U, 1U}) scene.says(node, ";slow=hw_thermal/gpu1@900");
+    scene.round();
+    ck_assert_uint_eq(scene.book.avoided().size(), 1);  // of four one
+    HealthScene gone;
+    for (NodeIndex node : {0U, 1U}) gone.says(node, ";gone=xid79/gpu1@900");
+    gone.says(2, ";slow=hw_thermal/gpu1@900");
+    gone.round();
+    ck_assert(gone.avoids({0, 1, 2}));
+    gone.says(3, ";gone=xid79/gpu1@900");  // the last one that is slow is better than none
+    gone.round();
+    ck_assert(gone.avoids({0, 1, 3}));
+    SlowdownRules rules;
+    rules.quarantine = Quarantine::report;
+    HealthScene told(rules);
+    told.says(0, ";gone=xid79/gpu1@900");
+    told.round();
+    ck_assert(told.avoids({}));
+}
+
+TEST(a_finding_is_over_with_a_boot_and_when_an_administrator_says_so) {
+    HealthScene scene;
+    scene.says(0, ";gone=xid79/gpu1@900");
+    scene.round();
+    scene.book.clear("n1");
+    ck_assert_uint_eq(scene.round(), 1);
+    expect_same(scene.extra(0), "arena:v1 sound=1000");
+    ck_assert(scene.avoids({}));
+    scene.book = NodeBook(SlowdownRules{});  // another slurmctld
+    ck_assert_uint_eq(scene.round(), 0);
+    ck_assert(scene.avoids({}));
+    scene.says(0, ";gone=xid79/gpu1@1001");  // again
+    ck_assert_uint_eq(scene.round(), 1);
+    ck_assert(scene.avoids({0}));
+    expect_same(scene.extra(0), "");
+    scene.view.node_records[0].boot_s = 1100;
+    scene.round();
+    ck_assert(scene.avoids({}));
+    scene.says(0, ";gone");
+    (void)scene.log();
+    scene.round();
+    ck_assert(scene.avoids({}));
+    ck_assert(scene.log().find("says nothing") != std::string::npos);
+}
+
 /// A link is told of both ends, as the scheduler does.
 void note_link(BookScene& scene, JobId job, std::uint32_t user, const std::string& a,
                const std::string& b, double factor = 50) {

@@ -163,6 +163,7 @@ struct NodeRecord {
     std::string extra;  ///< its Extra field
     double boot_s = 0;  ///< since when it is up, by the epoch; 0 = not known
     Fence fence = Fence::none;
+    std::string comment = {};  ///< its Comment, where its own tools said something (src/health)
 };
 
 /// A profiling job of the service user.
@@ -197,7 +198,7 @@ struct ClusterView {
     /// snapshot.time_s jumps where somebody sets the clock.
     double steady_s = 0;
     std::vector<std::int64_t> node_cpus, node_memory_mb;  ///< totals, by node index
-    std::map<NodeIndex, NodeRecord> node_records;         ///< of those with an Extra or a fence
+    std::map<NodeIndex, NodeRecord> node_records;         ///< of those that say something
     std::map<NodeIndex, NodePower> power;                 ///< of those that are not awake
     [[nodiscard]] bool is(NodePower what, NodeIndex node) const {
         const auto at = power.find(node);

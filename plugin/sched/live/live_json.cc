@@ -27,6 +27,15 @@ std::map<NodeIndex, Json> holders(const LiveState& state) {
     return found;
 }
 
+/// What its own tools find that is to be watched; "" = nothing.
+std::string watched_on(const NodeBook& book, const std::string& node) {
+    std::vector<std::string> words;
+    for (const SlowFact& fact : book.slow(node))
+        if (fact.finding && fact.finding->severity == health::Severity::watch)
+            words.push_back(words_of(fact));
+    return join(words, "; ");
+}
+
 Json nodes_json(const LiveState& state, const LiveShown& shown) {
     Json list = Json::array();
     std::map<NodeIndex, Json> jobs;
@@ -45,6 +54,8 @@ Json nodes_json(const LiveState& state, const LiveShown& shown) {
         if (node.returning_s > 0) json["returning_s"] = node.returning_s;
         if (const std::string why = state.books.nodes.why(node.name); !why.empty())
             json["why"] = why;
+        if (const std::string watch = watched_on(state.books.nodes, node.name); !watch.empty())
+            json["watch"] = watch;
         if (node.leaf >= 0) json["below"] = path_of(snapshot.switches, node.leaf);
         if (node.boot_s > 0) json["boot_s"] = node.boot_s;
         if (const auto at = jobs.find(index); at != jobs.end())

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 
 #include "base/text.h"
 
@@ -34,8 +35,12 @@ Fence fence_of(Quarantine quarantine) {
 NodeExtra NodeBook::Entry::whole() const {
     NodeExtra all = extra;
     std::vector<Fact> facts;
-    for (const SlowFact& fact : slow) facts.push_back(fact_of(fact));
+    for (const SlowFact& fact : slow)
+        if (!fact.finding) facts.push_back(fact_of(fact));
     all.facts.insert(all.facts.begin(), facts.begin(), facts.end());
+    // Last, because earlier versions take what follows an unknown word for somebody else's.
+    std::stable_partition(all.facts.begin(), all.facts.end(),
+                          [](const Fact& fact) { return fact.kind != "sound"; });
     return all;
 }
 
@@ -68,17 +73,22 @@ void NodeBook::new_round(ClusterView& view, NodeChecks* checks) {
 void NodeBook::read(const ClusterView& view, const Names& names) {
     std::map<std::string, Entry, std::less<>> now;
     for (const auto& [index, record] : view.node_records) {
-        if (record.extra.empty()) continue;
+        if (record.extra.empty() && record.comment.empty()) continue;
         const std::string& node = view.snapshot.nodes[index].name;
         const auto known = entries_.find(node);
-        if (known != entries_.end() && known->second.text == record.extra)
+        if (known != entries_.end() && known->second.text == record.extra &&
+            known->second.comment == record.comment) {
             now.emplace(node, std::move(known->second));
-        else
-            now.emplace(node, parse(node, record.extra));
+            continue;
+        }
+        Entry& entry = now.emplace(node, parse(node, record.extra)).first->second;
+        parse_comment(node, record.comment, entry);
+        tell_findings(node, entry);
     }
     for (auto& [node, entry] : entries_) {
         const auto at = names.find(node);
-        const bool as_it_was = at != names.end() && !now.contains(node) && entry.text.empty();
+        const bool as_it_was =
+            at != names.end() && !now.contains(node) && entry.text.empty() && entry.comment.empty();
         if (as_it_was && entry.is_pending()) now.emplace(node, std::move(entry));
     }
     entries_ = std::move(now);
@@ -114,7 +124,9 @@ void NodeBook::clear(const std::string& node) {
 }
 
 NodeBook::Entry NodeBook::parse(const std::string& node, const std::string& text) {
-    Entry entry{text, parse_node_extra(text), {}, {}};
+    Entry entry;
+    entry.text = text;
+    entry.extra = parse_node_extra(text);
     std::vector<Fact> others;
     for (const Fact& fact : entry.extra.facts) {
         if (const auto slow = slow_fact(fact, &entry.extra.broken))
@@ -132,6 +144,44 @@ NodeBook::Entry NodeBook::parse(const std::string& node, const std::string& text
     }
     entry.was = entry.whole();
     return entry;
+}
+
+/// Findings by the time at which an administrator took the node for sound count no more.
+void NodeBook::parse_comment(const std::string& node, const std::string& text, Entry& entry) {
+    entry.comment = text;
+    const health::NodeComment comment = health::parse_health_comment(text);
+    if (!comment.broken.empty())
+        log(true, fmt::format("node {}: what its Comment has of its health says nothing: {}; the "
+                              "next arena slowdown report --from-health writes it anew",
+                              node, comment.broken));
+    std::int64_t sound = 0;
+    for (const Fact& fact : entry.extra.facts)
+        if (fact.kind == "sound") sound = parse_integer(fact.value, 0, INT64_MAX).value_or(0);
+    bool is_needed = false;
+    for (const health::Finding& finding : comment.findings) {
+        const bool is_old = finding.at <= sound && sound != 0;
+        is_needed |= is_old;
+        if (!is_old) entry.slow.push_back(fact_of(finding));
+    }
+    if (sound != 0 && !is_needed)
+        std::erase_if(entry.extra.facts, [](const Fact& fact) { return fact.kind == "sound"; });
+}
+
+/// What is new of them, and that all are over.
+void NodeBook::tell_findings(const std::string& node, const Entry& now) {
+    const auto before = entries_.find(node);
+    const auto had = [&](const health::Finding& finding) {
+        return before != entries_.end() &&
+               std::any_of(before->second.slow.begin(), before->second.slow.end(),
+                           [&](const SlowFact& fact) {
+                               return fact.finding && fact.finding->code == finding.code &&
+                                      fact.finding->place == finding.place;
+                           });
+    };
+    for (const SlowFact& fact : now.slow)
+        if (fact.finding && !had(*fact.finding))
+            log(false, fmt::format("node {}: its own tools find: {} ({})", node, words_of(fact),
+                                   health::name(fact.finding->severity)));
 }
 
 bool NodeBook::note(const SlowVerdict& verdict) {
@@ -180,13 +230,17 @@ void NodeBook::take_in_verdict(const SlowVerdict& verdict, std::int64_t now) {
 
 /// What was noted of a node before it was cleared is gone already.
 void NodeBook::take_in(const ClusterView& view, const Names& names) {
+    const auto now = static_cast<std::int64_t>(view.snapshot.time_s);
     for (const std::string& node : std::exchange(cleared_, {})) {
         const auto at = entries_.find(node);
         if (at == entries_.end() || at->second.slow.empty()) continue;
         log(false, fmt::format("node {} is sound again: it was told so", node));
+        std::int64_t sound = 0;  // not before what it takes back: clocks differ
+        for (const SlowFact& fact : at->second.slow)
+            if (fact.finding) sound = std::max({sound, now, fact.finding->at});
+        if (sound != 0) (void)put(node, {"sound", std::to_string(sound), {}});
         at->second.slow.clear();
     }
-    const auto now = static_cast<std::int64_t>(view.snapshot.time_s);
     for (const SlowVerdict& verdict : std::exchange(verdicts_, {}))
         if (names.contains(verdict.node)) take_in_verdict(verdict, now);
 }
@@ -405,8 +459,14 @@ std::string NodeBook::why(const std::string& node) const {
     const SlowFact* worst = nullptr;
     const auto at = entries_.find(node);
     if (at == entries_.end()) return {};
+    // What its own tools say is why, as far as it is more than to be watched.
+    const auto worth = [](const SlowFact& fact) {
+        const auto severity = fact.finding ? fact.finding->severity : health::Severity::note;
+        return std::tuple(severity, fact.seen, fact.factor);
+    };
     for (const SlowFact& fact : at->second.slow)
-        if (!worst || std::pair(worst->seen, worst->factor) < std::pair(fact.seen, fact.factor))
+        if (!(fact.finding && fact.finding->severity < health::Severity::slow) &&
+            (!worst || worth(*worst) < worth(fact)))
             worst = &fact;
     return worst ? words_of(*worst) : std::string();
 }
@@ -420,6 +480,13 @@ std::vector<SlowFact> NodeBook::slow(const std::string& node) const {
 
 std::vector<std::pair<std::string, Fact>> NodeBook::facts(std::string_view kind) const {
     std::vector<std::pair<std::string, Fact>> list;
+    for (const auto& [node, entry] : entries_)
+        for (const SlowFact& fact : entry.slow)
+            if (kind == "health" && fact.finding)
+                list.emplace_back(
+                    node, Fact{"health",
+                               fact.finding->code,
+                               {{"severity", std::string(health::name(fact.finding->severity))}}});
     for (const auto& [node, entry] : entries_)
         for (const Fact& fact : entry.whole().facts)
             if (fact.kind == kind) list.emplace_back(node, fact);

@@ -64,14 +64,16 @@ class NodeBook {
     [[nodiscard]] const std::vector<NodeIndex>& avoided() const { return avoided_.nodes; }
     /// The same, and what else jobs avoid: see Avoidance.
     [[nodiscard]] const AvoidedNodes& avoidance() const { return avoided_; }
-    /// "GPU 1 computes 2.1 times slower"; "" of a node of which nothing slow is known.
+    /// "GPU 1 computes 2.1 times slower"; "" of a node of which nothing is known, or what is to be
+    /// watched alone.
     [[nodiscard]] std::string why(const std::string& node) const;
     /// Whether others have to believe it: enough voices, or a check.
     [[nodiscard]] bool is_confirmed(const std::string& node) const;
     /// Its slow facts; none of an unknown node.
     [[nodiscard]] std::vector<SlowFact> slow(const std::string& node) const;
 
-    /// Facts of one kind ("loan"), by node.
+    /// Facts of one kind ("loan"), by node; "health": what the node's own tools find, with
+    /// `severity`.
     [[nodiscard]] std::vector<std::pair<std::string, Fact>> facts(std::string_view kind) const;
     /// Puts a fact of a kind of which a node has one, in place of the one that it has. False where
     /// an administrator has broken Arena's part of the node's Extra.
@@ -101,7 +103,8 @@ class NodeBook {
         std::string text;  ///< as it was read
         NodeExtra extra;   ///< as it is to be, less its slow facts
         std::vector<SlowFact> slow;
-        NodeExtra was;  ///< whole() of the text
+        std::string comment;  ///< as it was read; what it says is in `slow`
+        NodeExtra was;        ///< whole() of the text
         bool told_full = false;
         [[nodiscard]] bool is_pending() const { return whole() != was; }
         [[nodiscard]] NodeExtra whole() const;
@@ -112,6 +115,8 @@ class NodeBook {
     void take_again(const Names& names);
     void take_in_verdict(const SlowVerdict& verdict, std::int64_t now);
     Entry parse(const std::string& node, const std::string& text);
+    void parse_comment(const std::string& node, const std::string& text, Entry& entry);
+    void tell_findings(const std::string& node, const Entry& now);
     void take_in(const ClusterView& view, const Names& names);
     void take_in_check(const NodeCheckNews& news, std::int64_t now);
     void drop_ended(const ClusterView& view, const Names& names, NodeChecks* checks);

@@ -21,7 +21,7 @@ struct Kind {
 constexpr std::array<std::string_view, 7> of_slow{"peer",  "seen",    "by",    "since",
                                                   "until", "checked", "driver"};
 constexpr std::array<std::string_view, 4> of_loan{"state", "since", "until", "ends"};
-constexpr std::array<Kind, 2> kinds{{{"slow", of_slow}, {"loan", of_loan}}};
+constexpr std::array<Kind, 3> kinds{{{"slow", of_slow}, {"loan", of_loan}, {"sound", {}}}};
 
 const Kind* find_kind(std::string_view name) {
     const auto at = std::find_if(kinds.begin(), kinds.end(),

@@ -36,8 +36,9 @@ struct NodeExtra {
 
 /// "BEFORE arena:v1 slow=1:compute:2.10 seen=2 until=1790000000 loan=L7 state=returning AFTER": a
 /// fact is a word of a kind with its value, then words of that kind's attributes, each once; words
-/// are apart by one blank. Arena's part ends at the first word that is neither. At most 4,096
-/// bytes, 16 facts, 256 bytes a word.
+/// are apart by one blank. "sound=TIME": what the node's own tools found by then counts no more.
+/// Arena's part ends at the first word that is neither. At most 4,096 bytes, 16 facts, 256 bytes a
+/// word.
 NodeExtra parse_node_extra(std::string_view text);
 /// The same again; without a fact what is not Arena's alone.
 std::string format_node_extra(const NodeExtra& extra);

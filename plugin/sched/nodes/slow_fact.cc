@@ -10,6 +10,7 @@
 
 #include "base/names.h"
 #include "base/text.h"
+#include "health/signs.h"
 
 namespace arena {
 namespace {
@@ -112,9 +113,12 @@ void make_room(std::vector<SlowFact>& facts, const SlowdownRules& rules) {
     const auto worth = [&](const SlowFact& fact) {
         return std::pair(is_confirmed(fact, rules), fact.until == 0 ? last_second : fact.until);
     };
-    while (facts.size() >= max_slow_facts)
+    const auto others = std::stable_partition(
+        facts.begin(), facts.end(), [](const SlowFact& fact) { return fact.finding.has_value(); });
+    const auto first = others - facts.begin();
+    while (facts.size() - static_cast<std::size_t>(first) >= max_slow_facts)
         facts.erase(std::min_element(
-            facts.begin(), facts.end(),
+            facts.begin() + first, facts.end(),
             [&](const SlowFact& a, const SlowFact& b) { return worth(a) < worth(b); }));
 }
 
@@ -125,7 +129,7 @@ std::string device_of(const SlowFact& slow) {
 std::vector<SlowFact>::iterator find_fact(std::vector<SlowFact>& facts,
                                           const SlowVerdict& verdict) {
     return std::find_if(facts.begin(), facts.end(), [&](const SlowFact& fact) {
-        return fact.device == verdict.device && fact.cause == verdict.cause &&
+        return !fact.finding && fact.device == verdict.device && fact.cause == verdict.cause &&
                fact.peer == verdict.peer;
     });
 }
@@ -162,6 +166,7 @@ std::optional<SlowFact> slow_fact(const Fact& fact, std::string* why) {
 }
 
 std::string short_form(const SlowFact& slow) {
+    if (slow.finding) return slow.finding->code;
     return fmt::format("{}:{}:x{:.2f}", device_of(slow), slowdown::name(slow.cause), slow.factor);
 }
 
@@ -180,7 +185,22 @@ Fact fact_of(const SlowFact& slow) {
     return fact;
 }
 
+SlowFact fact_of(const health::Finding& finding) {
+    // Slower, and nobody knows by how much.
+    constexpr double least_factor = 1.01;
+    const health::Sign* sign = health::find_sign(finding.code);
+    SlowFact fact;
+    fact.device = health::gpu_of(finding).value_or(any_gpu);
+    if (sign && sign->culprit == health::Culprit::link) fact.cause = SlowCause::communication;
+    fact.factor = std::max(sign ? sign->factor : 1, least_factor);
+    fact.seen = 0;
+    fact.since = finding.at;
+    fact.finding = finding;
+    return fact;
+}
+
 std::string words_of(const SlowFact& slow) {
+    if (slow.finding) return health::words_of(*slow.finding);
     const std::string what = slow.device == any_gpu ? "it" : fmt::format("GPU {}", slow.device);
     const std::string suspected =
         slow.confidence < 1
@@ -251,7 +271,7 @@ bool is_over(const SlowFact& fact, std::int64_t now, std::int64_t booted,
 }
 
 bool is_cleared(const SlowFact& fact, const CheckVerdict& verdict, bool whole) {
-    if (fact.cause != SlowCause::compute) return false;
+    if (fact.finding || fact.cause != SlowCause::compute) return false;
     const auto healthy = [](const DeviceVerdict& device) {
         return device.state == DeviceVerdict::State::healthy;
     };
@@ -265,6 +285,7 @@ bool is_cleared(const SlowFact& fact, const CheckVerdict& verdict, bool whole) {
 
 bool prolong(SlowFact& fact, const CheckVerdict& verdict, std::int64_t now,
              const SlowdownRules& rules) {
+    if (fact.finding) return false;
     double factor = 0;
     for (const DeviceVerdict& device : verdict.devices)
         if (fact.cause == SlowCause::compute && device.state == DeviceVerdict::State::slow &&
@@ -286,7 +307,7 @@ bool wants_check(const SlowFact& fact, const SlowdownRules& rules) {
     const auto trusted = std::count_if(fact.by.begin(), fact.by.end(), [](const SlowVoice& voice) {
         return voice.user == admin_user;
     });
-    return fact.cause == SlowCause::compute && fact.checked == 0 &&
+    return !fact.finding && fact.cause == SlowCause::compute && fact.checked == 0 &&
            (fact.confidence < 1 ||
             (trusted < rules.confirmations && std::ssize(fact.by) >= rules.confirmations));
 }

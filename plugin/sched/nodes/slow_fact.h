@@ -12,6 +12,7 @@
 
 #include "checks/judge.h"
 #include "core/cluster.h"
+#include "health/finding.h"
 #include "plugin/sched/nodes/node_extra.h"
 #include "reports/quarantine.h"
 #include "reports/slow_report.h"
@@ -54,6 +55,9 @@ struct SlowFact {
     std::int64_t checked = 0;   ///< epoch seconds: the check that confirmed it; 0 = none has
     double confidence = 1;      ///< below 1: jobs suspect it, and nobody has measured it
     std::string driver;         ///< of the device as it was found slow; "" = not known
+    /// What the node's own tools say: of this no job and no check has a say, and it stands in the
+    /// node's Comment, not in its Extra.
+    std::optional<health::Finding> finding = {};
     bool operator==(const SlowFact&) const = default;
 };
 
@@ -63,6 +67,9 @@ std::optional<SlowFact> slow_fact(const Fact& fact, std::string* why);
 /// the whole node; of a link "slow=1:communication:3.00 peer=n4 ...", suspected "...
 /// suspected=0.97".
 Fact fact_of(const SlowFact& slow);
+
+/// Of what a node's own tools say; its factor is the least that is documented.
+SlowFact fact_of(const health::Finding& finding);
 
 /// "1:compute:x2.10", as AdminComment has it.
 std::string short_form(const SlowFact& slow);
@@ -109,6 +116,7 @@ bool prolong(SlowFact& fact, const CheckVerdict& verdict, std::int64_t now,
 
 /// One voice never suffices, unless the site says so; a check does. Nobody's suspicion does.
 inline bool is_confirmed(const SlowFact& fact, const SlowdownRules& rules) {
+    if (fact.finding) return fact.finding->severity >= health::Severity::slow;
     return fact.checked != 0 || (fact.confidence >= 1 && fact.seen >= rules.confirmations);
 }
 /// Whether jobs enough say so of a GPU, and nobody who is trusted: then a check has to tell. What

@@ -15,15 +15,19 @@ using Facts = std::vector<const SlowFact*>;
 /// Facts that speak for the same: of one device, of a link, of all links of a node.
 struct Case {
     Facts facts;
+    /// By a check, or by the node's own tools.
     [[nodiscard]] bool is_checked() const {
-        return std::any_of(facts.begin(), facts.end(), [](auto* f) { return f->checked != 0; });
+        return std::any_of(facts.begin(), facts.end(), [](auto* f) {
+            return f->checked != 0 ||
+                   (f->finding && f->finding->severity >= health::Severity::slow);
+        });
     }
     /// Different users; an administrator's jobs each. What is only suspected has none.
     [[nodiscard]] std::int64_t voices() const {
         std::int64_t most = 0;
         std::set<std::pair<std::uint32_t, JobId>> all;
         for (const SlowFact* fact : facts) {
-            if (fact->confidence < 1) continue;
+            if (fact->confidence < 1 || fact->finding) continue;
             most = std::max(most, fact->seen);
             for (const SlowVoice& voice : fact->by) all.emplace(voice.key());
         }
@@ -34,7 +38,7 @@ struct Case {
         std::set<JobId> jobs;
         std::int64_t written = 0;
         for (const SlowFact* fact : facts) {
-            if (fact->confidence < 1) continue;
+            if (fact->confidence < 1 || fact->finding) continue;
             if (fact->by.empty()) written = std::max(written, fact->seen);
             for (const SlowVoice& voice : fact->by)
                 if (voice.user == admin_user) jobs.insert(voice.job);
@@ -53,6 +57,7 @@ struct Case {
         for (const SlowFact* fact : facts) {
             suspect.since = std::max(suspect.since, fact->since);
             suspect.factor = std::max(suspect.factor, fact->factor);
+            suspect.gone |= fact->finding && fact->finding->severity == health::Severity::gone;
         }
         return suspect;
     }
@@ -127,6 +132,7 @@ class Judge {
             suspect->since = std::max(suspect->since, found.since);
             suspect->factor = std::max(suspect->factor, found.factor);
             suspect->trusted |= found.trusted;
+            suspect->gone |= found.gone;
         }
         if (suspect) result_.confirmed.push_back(*suspect);
         for (const std::uint32_t user : users_)

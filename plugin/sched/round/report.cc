@@ -130,6 +130,20 @@ Json check_counts(const CheckBook& book) {
             {"slow", counts.slow},       {"unknown", counts.unknown}, {"failed", counts.failed}};
 }
 
+/// Nodes by the worst that their own tools find.
+Json health_counts(const NodeBook& book) {
+    std::map<std::string, health::Severity> worst;
+    for (const auto& [node, fact] : book.facts("health"))
+        for (const SlowFact& slow : book.slow(node))
+            if (slow.finding) worst[node] = std::max(worst[node], slow.finding->severity);
+    Json counts{{"gone", 0}, {"slow", 0}, {"watch", 0}};
+    for (const auto& [node, severity] : worst) {
+        Json& count = counts[std::string(health::name(severity))];
+        count = count.get<std::int64_t>() + 1;
+    }
+    return counts;
+}
+
 Json slow_counts(const Books& books, const SlowReportCounts& reports) {
     const SlowdownBook& book = books.slowdown;
     const SlowdownBook::Counts& counts = book.counts();
@@ -141,6 +155,7 @@ Json slow_counts(const Books& books, const SlowReportCounts& reports) {
             {"reports", reports.taken},
             {"refused", reports.refused},
             {"over_rate", reports.over_rate},
+            {"health", health_counts(books.nodes)},
             {"checks", check_counts(books.checks)}};
 }
 
@@ -157,6 +172,10 @@ Json held_json(const NodeBook& book, const std::string& name) {
                                                         : book.is_confirmed(name)},
                         {"until", nullptr}});
         if (fact.until != 0) list.back()["until"] = fact.until;
+        if (fact.finding)
+            list.back().update({{"health", fact.finding->code},
+                                {"severity", health::name(fact.finding->severity)},
+                                {"since", fact.finding->at}});
     }
     return list;
 }
@@ -164,7 +183,10 @@ Json held_json(const NodeBook& book, const std::string& name) {
 /// "n1": what is known of it, what becomes of a check, what the latest one found.
 Json slow_nodes(const Books& books) {
     std::map<std::string, Json> nodes;
-    for (const auto& [name, fact] : books.nodes.facts("slow")) {
+    auto facts = books.nodes.facts("slow");
+    const auto findings = books.nodes.facts("health");
+    facts.insert(facts.end(), findings.begin(), findings.end());
+    for (const auto& [name, fact] : facts) {
         Json& node = nodes[name];
         node["slow"] = books.nodes.why(name);
         node["confirmed"] = books.nodes.is_confirmed(name);

@@ -276,7 +276,7 @@ std::string Scheduler::what_is_slow(JobId job) const {
     if (at == jobs.end()) return {};
     for (const NodeIndex index : at->nodes)
         if (const std::string& node = round_.view.snapshot.nodes[index].name;
-            !books_.nodes.slow(node).empty())
+            !books_.nodes.why(node).empty())
             return words(node);
     return {};
 }

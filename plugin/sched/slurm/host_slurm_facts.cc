@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "health/finding.h"
 #include "plugin/sched/host/excludes.h"
 #include "plugin/sched/host/segments.h"
 #include "plugin/sched/slurm/host_slurm_read.h"
@@ -173,7 +174,10 @@ ReservedNodes nodes_reserved_by_arena() {
 std::optional<NodeRecord> node_record(const node_record_t* node, const ReservedNodes& reserved) {
     NodeRecord record{text_of(node->extra), static_cast<double>(node->boot_time),
                       fence_of(node, reserved)};
-    if (record.extra.empty() && record.fence == Fence::none) return std::nullopt;
+    const std::string comment = text_of(node->comment);
+    if (comment.find(health::comment_mark) != std::string::npos) record.comment = comment;
+    if (record.extra.empty() && record.comment.empty() && record.fence == Fence::none)
+        return std::nullopt;
     return record;
 }
 
