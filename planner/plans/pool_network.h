@@ -22,10 +22,12 @@ class PoolNetwork {
     void tell(NetworkKind kind, Pool& pool) const {
         if (kind == NetworkKind::flat) return;
         pool.leaf_nodes = most_of(of_leaf_);
-        if (kind == NetworkKind::block)
-            pool.domain_nodes = pool.leaf_nodes, pool.domains_alternate = alternates_;
-        else
+        if (kind == NetworkKind::block) {
+            pool.domain_nodes = pool.leaf_nodes;
+            pool.domains_alternate = alternates_;
+        } else {
             pool.pod_nodes = most_of(of_pod_);
+        }
     }
 
   private:
