@@ -70,7 +70,7 @@ wait_until taken 60 || true
 ok "of 12 steps nine times the estimate is taken and counts at once, and the answer says so" \
     jq -e '.counts and (.counts_for | test("^counts for .* next jobs$"))' <<<"$far"
 ok "the job's history has both times" wait_until "arena history $job --json | jq -e '[.events[] | select(.iteration_s > 8.9 * .estimate_s)] | length == 1'"
-ok "as a page, too" bash -c "arena history $job --html '$work/life.html' && grep -q 'Seconds per iteration: measured 1 times' '$work/life.html'"
+ok "as a page, too" bash -c "arena history $job --html '$work/life.html' && grep -q 'Seconds per iteration: measured 1 time[^s]' '$work/life.html'"
 ok "so it does in the store" wait_until "observed '.observed | length == 1 and .[0].steps == 12 and .[0].counts'"
 ok "and corrects what its user is offered" wait_until "offered $job '[.offers[] | select(.estimate.source == \"observed\")] | length == 1'" 20
 ok "of fewer steps it counts for nobody yet" jq -e '.counts == false' <<<"$(inside --iteration-s "$(times 9)" --steps 9 --json)"

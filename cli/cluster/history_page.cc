@@ -242,7 +242,7 @@ std::string iterations_section(const Past& past, double until_s) {
     for (html::Series* series : {&measured, &estimated})
         if (!series->points.empty())
             series->points.emplace_back(until_s - from_s, series->points.back().second);
-    chart.summary = fmt::format("measured {} times", measured.points.size() - 1);
+    chart.summary = "measured " + counted(measured.points.size() - 1, "time");
     chart.series = {std::move(measured), std::move(estimated)};
     return "<h2>Iterations</h2>\n" + html::legend({"measured", "estimated"}) +
            html::chart_svg(chart);
