@@ -49,6 +49,7 @@ cli_cluster_sources = \
 	cli/cluster/profile_command.cc \
 	cli/cluster/profile_run.h cli/cluster/profile_run.cc \
 	cli/cluster/queue_command.cc \
+	cli/cluster/next_command.cc \
 	cli/cluster/report_command.cc \
 	cli/cluster/send_report.h cli/cluster/send_report.cc \
 	cli/cluster/slowdown_command.cc \

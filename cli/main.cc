@@ -26,6 +26,7 @@ void add_commands(CLI::App& app, arena::cli::Globals& globals) {
     add_explain(app, globals);
     add_measure(app, globals);
     add_report(app, globals);
+    add_next(app, globals);
     add_stats(app, globals);
     add_queue(app, globals);
     add_history(app, globals);

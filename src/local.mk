@@ -58,6 +58,7 @@ core_libs = libarena_core.la $(base_libs)
 
 noinst_LTLIBRARIES += libarena_reports.la
 reports_sources = \
+	src/reports/next_plan.h src/reports/next_plan.cc \
 	src/reports/quarantine.h src/reports/quarantine.cc \
 	src/reports/rate_limit.h src/reports/rate_limit.cc \
 	src/reports/slow_report.h src/reports/slow_report.cc \

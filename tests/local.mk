@@ -58,7 +58,7 @@ black_box_tests = \
 	tests/t0210-races.t \
 	tests/issues/i0016-b-requests.t \
 	tests/issues/i0016-a3-planning-budget.t \
-	tests/t0445-ddp-in-slurm.t tests/t0850-hosts.t tests/t0220-restart.t \
+	tests/t0437-inplace.t tests/t0445-ddp-in-slurm.t tests/t0850-hosts.t tests/t0220-restart.t \
 	tests/t0230-elastic.t \
 	tests/t0290-soak-short.t \
 	tests/t0050-command.t \
@@ -223,6 +223,6 @@ EXTRA_DIST += tests/golden tests/data tests/fuzz/parse_yaml.cc tests/fuzz/parse_
 # ---- simulator --------------------------------------------------------------------------------
 EXTRA_DIST += tests/fuzz/apply_comment.cc tests/fuzz/parse_gres_config.cc tests/fuzz/parse_check_request.cc tests/fuzz/parse_mark.cc tests/fuzz/parse_health.cc tests/fuzz/parse_node_check.cc tests/fuzz/parse_node_extra.cc \
 	tests/fuzz/parse_offer_json.cc tests/fuzz/parse_plan_pin.cc tests/fuzz/parse_profile_request.cc \
-	tests/fuzz/parse_report.cc tests/fuzz/parse_scontrol.cc tests/fuzz/parse_slowdown_report.cc \
+	tests/fuzz/parse_next_ask.cc tests/fuzz/parse_next_answer.cc tests/fuzz/parse_report.cc tests/fuzz/parse_scontrol.cc tests/fuzz/parse_slowdown_report.cc \
 	tests/fuzz/parse_gres_conf.cc tests/fuzz/parse_slurm_conf.cc tests/fuzz/parse_sacct.cc tests/fuzz/parse_nodes.cc \
 	tests/fuzz/parse_model_rules.cc tests/fuzz/parse_layer_operator.cc tests/fuzz/parse_diary_line.cc tests/fuzz/parse_script_training.cc

@@ -11,6 +11,8 @@ void add_history(CLI::App&, Globals&);
 void add_queue(CLI::App&, Globals&);
 void add_stats(CLI::App&, Globals&);
 void add_report(CLI::App&, Globals&);
+/// For scripts of jobs that move inside themselves.
+void add_next(CLI::App&, Globals&);
 void add_profile(CLI::App&, Globals&);
 void add_config(CLI::App&, Globals&);
 /// Which nodes are lent, and an administrator's word about it.

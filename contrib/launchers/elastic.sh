@@ -3,8 +3,11 @@
 # For job scripts under --arena-elastic, by eval "$(arena-args --elastic)", which prints this file: how the processes of a
 # step hear the signal by which Arena tells the job to save its state and leave. It reaches all of them: what the ranks are
 # started by must not die of it.
+#   elastic_next CODE             ends the script with CODE, that of its step. Under --arena-elastic=inplace, of a step that
+#                                 has saved because Arena has another plan for the job's own nodes, it waits for that plan,
+#                                 exports it (ARENA_*, SLURM_*) and returns: while :; do srun ...; elastic_next $?; done
 #   elastic_srun HOW COMMAND...   runs COMMAND in each task of the job, and ends the script with its exit code, or with the
-#                                 requeue code where it has saved. HOW:
+#                                 requeue code where it has saved; or returns, as elastic_next does. HOW:
 #     own          COMMAND knows the signal itself, and how the job comes back
 #     ranks        the ranks that COMMAND starts know it, and leave the file $ARENA_LEFT_FILE when they have saved
 #     TERM         COMMAND saves on SIGTERM and ends with 0
@@ -36,6 +39,13 @@ if ((code > 128)); then wait "$command"; code=$?; fi # the signal had ended the 
 if ((told && code == 0)) && [[ $how == *TERM ]]; then : >"$ARENA_LEFT_FILE"; fi
 exit "$code"'
 
+elastic_next() { # CODE
+    local words
+    [[ ${ARENA_PLAN_NUMBER-} && $1 == "${ARENA_REQUEUE_CODE:-99}" ]] || exit "$1"
+    words=$(arena next) || exit "$1" # it is to leave its nodes
+    eval "$words"
+}
+
 elastic_srun() { # HOW COMMAND...
     local code=0 saved='' left requeue=${ARENA_REQUEUE_CODE:-99}
     case $1 in
@@ -49,6 +59,6 @@ elastic_srun() { # HOW COMMAND...
     [[ ! -e $ARENA_LEFT_FILE ]] || saved=yes
     rm -rf "$left"
     # Of ranks that say it themselves it counts whatever their launcher ends with; else all tasks have to have saved.
-    if [[ $saved ]] && { [[ $1 == ranks ]] || ((code == 0)); }; then exit "$requeue"; fi
-    exit "$code"
+    if [[ $saved ]] && { [[ $1 == ranks ]] || ((code == 0)); }; then code=$requeue; fi
+    elastic_next "$code"
 }

@@ -58,6 +58,15 @@ bool assign_took(JobMark& mark, std::string_view value) {
     return true;
 }
 
+bool assign_stayed(JobMark& mark, std::string_view value) {
+    for (std::string_view item : split(value, ',')) {
+        const auto seconds = parse_integer(item, 1, JobMark::most_took_s);
+        if (!seconds || mark.stayed.size() == JobMark::max_took) return false;
+        mark.stayed.push_back(*seconds);
+    }
+    return true;
+}
+
 /// What the move that ends with a start `now` took until there. Nothing of one whose clocks
 /// disagree, or that took longer than a day.
 void add_took(JobMark& mark, std::int64_t now) {
@@ -98,6 +107,11 @@ bool assign_field(JobMark& mark, std::string_view key, std::string_view value, b
     if (key == "moves") return assign_moves(mark, value);
     if (key == "avoid") return assign_avoid(mark, value);
     if (key == "took") return assign_took(mark, value);
+    if (key == "stayed") return assign_stayed(mark, value);
+    if (key == "asks") {
+        mark.asks = value == "1";
+        return mark.asks;
+    }
     if (key == "signal") {
         const auto number = parse_integer(value, 0, 64);
         if (number) mark.signal = static_cast<int>(*number);
@@ -106,6 +120,7 @@ bool assign_field(JobMark& mark, std::string_view key, std::string_view value, b
     std::uint32_t* const word = key == "restart"   ? &mark.restart
                                 : key == "array"   ? &mark.array
                                 : key == "unsaved" ? &mark.unsaved
+                                : key == "plan"    ? &mark.plan
                                                    : nullptr;
     if (word != nullptr) {
         const auto number = parse_integer(value, 0, UINT32_MAX);
@@ -156,6 +171,8 @@ JobMark next_mark(const std::optional<JobMark>& before, Phase phase, std::uint32
     mark.restart = restart;
     mark.hold = hold;
     mark.since = now;
+    mark.asks = false;
+    if (phase != Phase::checkpointing || !before || before->restart != restart) mark.plan = 0;
     std::erase_if(mark.avoid, [&](const AvoidedNode& avoided) { return avoided.until <= now; });
     const bool saves = before && before->phase == Phase::checkpointing;
     if (phase == Phase::checkpointing) {
@@ -180,6 +197,16 @@ JobMark next_mark(const std::optional<JobMark>& before, Phase phase, std::uint32
     return mark;
 }
 
+JobMark stays(JobMark before, std::int64_t now) {
+    const std::int64_t told = before.leaves_at;
+    const std::uint32_t plan = before.plan + 1;
+    JobMark mark = next_mark(before, Phase::started, before.restart, before.hold, now);
+    mark.plan = plan;
+    mark.unsaved = 0;
+    mark.leaves_at = told;
+    return mark;
+}
+
 void add_move(JobMark& mark, std::int64_t at) {
     if (mark.moves.size() == JobMark::max_moves) mark.moves.erase(mark.moves.begin());
     mark.moves.push_back(at);
@@ -190,6 +217,17 @@ bool note_start(JobMark& mark, double start_s) {
         !(start_s >= 0 && start_s <= static_cast<double>(JobMark::most_took_s)))
         return false;
     mark.took.back().start_s = std::max<std::int64_t>(std::llround(start_s), 1);
+    return true;
+}
+
+bool note_stay(JobMark& mark, double first_step) {
+    const double took_s = first_step - static_cast<double>(mark.leaves_at);
+    if (mark.phase != Phase::started || mark.plan == 0 || mark.leaves_at == 0 || !(took_s >= 0) ||
+        took_s > static_cast<double>(JobMark::most_took_s))
+        return false;
+    if (mark.stayed.size() == JobMark::max_took) mark.stayed.erase(mark.stayed.begin());
+    mark.stayed.push_back(std::max<std::int64_t>(std::llround(took_s), 1));
+    mark.leaves_at = 0;
     return true;
 }
 
@@ -241,6 +279,9 @@ std::string format_mark(const JobMark& mark) {
     for (std::size_t i = 0; i < mark.took.size(); ++i)
         text += fmt::format("{}{}+{}", i == 0 ? ";took=" : ",", mark.took[i].leave_s,
                             mark.took[i].start_s);
+    if (mark.plan != 0) text += fmt::format(";plan={}", mark.plan);
+    if (mark.asks) text += ";asks=1";
+    if (!mark.stayed.empty()) text += fmt::format(";stayed={}", fmt::join(mark.stayed, ","));
     return text;
 }
 

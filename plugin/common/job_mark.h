@@ -72,6 +72,12 @@ struct JobMark {
     /// Epoch seconds of the move under way: when it was told to leave, when it had; 0 = not yet.
     std::int64_t leaves_at = 0, left_at = 0;
     std::vector<Took> took = {};  ///< of its last moves, the oldest first, at most max_took
+    std::uint32_t plan =
+        0;              ///< of this life: how many it was given inside the job, after its first
+    bool asks = false;  ///< checkpointing: its script has ended the step, and asks for a plan
+    /// What its last moves inside the job took, in seconds from the signal to the first step, the
+    /// oldest first, at most max_took.
+    std::vector<std::int64_t> stayed = {};
     /// Of a later version of Arena, which this one replaced: nothing but who holds the job is
     /// known, and neither the job nor its mark is touched.
     bool newer = false;
@@ -88,6 +94,12 @@ JobMark next_mark(const std::optional<JobMark>& before, Phase, std::uint32_t res
 /// The job has said how long it took from its start to its first step. False where nothing came of
 /// that: it was not moved, or has said so before.
 bool note_start(JobMark& mark, double start_s);
+/// The same of its last move inside the job: its first step was done at `first_step`, epoch
+/// seconds.
+bool note_stay(JobMark& mark, double first_step);
+
+/// The mark of a job that was told to save its state, and goes on inside itself with its next plan.
+JobMark stays(JobMark before, std::int64_t now);
 
 /// One more among its moves per hour; beyond max_moves the oldest is dropped.
 void add_move(JobMark& mark, std::int64_t at);
@@ -106,7 +118,7 @@ void add_avoided(JobMark& mark, const std::vector<AvoidedNode>& nodes);
 /// begin with "v=N;", too, and keep the words of `hold`), and where there are any
 /// ";done=4000;waited=1690000000;moves=1700000000,1700000900;avoid=n3@1700003600,n7@1700000900",
 /// ";array=4711;lost=1", ";saved=3000;signal=10", ";unsaved=1", ";leaves=1700000900",
-/// ";left=1700000912", ";took=12+8,13+0".
+/// ";left=1700000912", ";took=12+8,13+0", ";plan=2", ";asks=1", ";stayed=3,2".
 std::string format_mark(const JobMark&);
 /// Nothing for an unknown phase or malformed text. More than 1024 bytes is malformed. What begins
 /// with "v=N;", N above 1, is a later version's, whatever follows: a `hold` that this version does

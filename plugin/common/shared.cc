@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cstdint>
 #include <mutex>
+#include <set>
 #include <utility>
 
 namespace arena {
@@ -61,6 +62,9 @@ Letterbox<LeftReport> reports;
 Letterbox<LeftSlowReport> slow_reports;
 Letterbox<LeftUpdate> updates;
 
+std::mutex unsaved_mutex;
+std::set<JobId> unsaved_plans;
+
 std::atomic<std::uint64_t> slow_taken{0}, slow_refused{0}, slow_over_rate{0};
 
 }  // namespace
@@ -75,6 +79,19 @@ void request_round() {
     const std::uint64_t one = 1;
     // A full counter means a round is already due; nothing else can fail on an eventfd.
     [[maybe_unused]] const auto written = ::write(fd, &one, sizeof one);
+}
+
+void set_unsaved_plan(JobId job, bool is_unsaved) {
+    const std::lock_guard lock(unsaved_mutex);
+    if (is_unsaved)
+        unsaved_plans.insert(job);
+    else
+        unsaved_plans.erase(job);
+}
+
+bool has_unsaved_plan(JobId job) {
+    const std::lock_guard lock(unsaved_mutex);
+    return unsaved_plans.contains(job);
 }
 
 void leave_report(LeftReport report) { reports.leave(std::move(report)); }

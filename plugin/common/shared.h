@@ -69,6 +69,11 @@ struct LeftUpdate {
 void leave_update(LeftUpdate);
 std::vector<LeftUpdate> take_updates();
 
+/// The scheduler has given this job its next plan, and slurmctld has yet to write that to its disk:
+/// nobody is told of it before.
+void set_unsaved_plan(JobId, bool is_unsaved);
+bool has_unsaved_plan(JobId);
+
 /// The scheduler's side: an eventfd that request_round() makes readable; -1 on failure. Reading it
 /// is the scheduler's business.
 int open_round_fd();

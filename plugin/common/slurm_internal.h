@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <cstdlib>
 #include <ctime>
 #include <functional>
@@ -43,6 +44,9 @@ extern "C" {
 #include "src/common/xmalloc.h"
 #include "src/common/xstring.h"
 #include "src/slurmctld/slurmctld.h"
+// In a header of its own since 24.05.
+extern int step_partial_comp(step_complete_msg_t* req, uid_t uid, bool finish, int* rem,
+                             std::uint32_t* max_rc);
 #if __has_include("src/interfaces/gres.h")
 #include "src/interfaces/cred.h"
 #include "src/interfaces/gres.h"

@@ -665,7 +665,7 @@ int apply_decision(const arena::ModifyDecision& decision, job_desc_msg_t* change
     return SLURM_SUCCESS;
 }
 
-int take_report(job_desc_msg_t* change, const job_record_t* job, std::uint32_t uid) {
+int take_report(job_desc_msg_t* change, job_record_t* job, std::uint32_t uid) {
     const auto site = context->current();
     return arena::take_report(context->reports, site ? &(*site)->config : nullptr, change, job,
                               uid);

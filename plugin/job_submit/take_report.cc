@@ -16,6 +16,7 @@
 #include "plugin/common/slurm_layout.h"
 #include "plugin/common/slurm_text.h"
 #include "plugin/job_submit/modify_rules.h"
+#include "reports/next_plan.h"
 
 namespace arena {
 namespace {
@@ -24,7 +25,7 @@ struct Sender {
     ReportDesk& desk;
     const Config* config;
     const job_desc_msg_t* change;
-    const job_record_t* job;
+    job_record_t* job;
     std::uint32_t uid;
 };
 
@@ -191,6 +192,103 @@ int take_slowdown(const Sender& from) {
     return left ? SLURM_SUCCESS : EAGAIN;
 }
 
+// ---- the next plan -----------------------------------------------------------------------------
+
+/// The plan of a job as the script's next step needs it: what sbatch and Arena would have put into
+/// the environment of a job of this shape.
+NextAnswer answer_of(const job_record_t* job, const std::string& id) {
+    NextAnswer answer{.id = id, .variables = {}};
+    const JobDetails* details = job->details;
+    for (std::uint32_t i = 0; i < details->env_cnt; ++i) {
+        const std::string_view entry = details->env_sup[i];
+        const std::string_view name = entry.substr(0, entry.find('='));
+        const bool hidden = name == state_variable || name.ends_with("_KEY") ||
+                            name == excludes_variable || name == segment_variable;
+        if (!hidden && (name.starts_with("ARENA_") || name.starts_with("SLURM_")))
+            answer.variables.emplace_back(name, entry.substr(name.size() + 1));
+    }
+    const auto add = [&](const char* name, const char* other, const std::string& value) {
+        answer.variables.emplace_back(name, value);
+        if (other != nullptr) answer.variables.emplace_back(other, value);
+    };
+    const std::string nodes = std::to_string(job->node_cnt);
+    add("SLURM_JOB_NODELIST", "SLURM_NODELIST", text_of(job->nodes));
+    add("SLURM_JOB_NUM_NODES", "SLURM_NNODES", nodes);
+    add("SLURM_NTASKS", "SLURM_NPROCS", std::to_string(details->num_tasks));
+    const auto times = [](std::uint32_t value, std::uint32_t count) {
+        return std::to_string(value) + (count > 1 ? "(x" + std::to_string(count) + ")" : "");
+    };
+    add("SLURM_TASKS_PER_NODE", nullptr, times(details->ntasks_per_node, job->node_cnt));
+    const job_resources_t* held = job->job_resrcs;
+    std::vector<std::string> cpus;
+    for (std::uint32_t i = 0; held != nullptr && i < held->cpu_array_cnt; ++i)
+        cpus.push_back(times(held->cpu_array_value[i], held->cpu_array_reps[i]));
+    if (!cpus.empty()) add("SLURM_JOB_CPUS_PER_NODE", nullptr, join(cpus, ","));
+    return answer;
+}
+
+/// Steps whose end slurmctld had heard, and not saved, when it was killed: they would keep their
+/// GPUs from the job's next ones. Their script says that they are over.
+void end_lost_steps(job_record_t* job) {
+    struct Lost {
+        std::vector<step_record_t*> steps;
+    } lost;
+    if (job->step_list == nullptr) return;
+    list_for_each(
+        job->step_list,
+        [](void* item, void* argument) {
+            auto* step = static_cast<step_record_t*>(item);
+            if (step->step_id.step_id < SLURM_MAX_NORMAL_STEP_ID &&
+                step->start_time < slurmctld_config.boot_time && step->step_node_bitmap != nullptr)
+                static_cast<Lost*>(argument)->steps.push_back(step);
+            return 0;
+        },
+        &lost);
+    for (step_record_t* step : lost.steps) {
+        step_complete_msg_t end{};
+        end.step_id = step->step_id;
+        end.range_last = static_cast<std::uint32_t>(bit_set_count(step->step_node_bitmap) - 1);
+        info("arena: JobId=%u step %u is over: its script says so", job->job_id,
+             step->step_id.step_id);
+        int left = 0;
+        std::uint32_t worst = 0;
+        (void)step_partial_comp(&end, slurm_conf.slurm_user_id, true, &left, &worst);
+    }
+}
+
+/// Asked again by whom slurmctld forgot, as often as it likes: the same answer each time.
+int take_ask(const Sender& from) {
+    job_record_t* job = from.job;
+    const double now_s = steady_s();
+    if (!is_its_user(from)) return refuse_stranger(from, now_s);
+    if (!from.desk.asks.take(job->job_id, job->user_id, now_s)) return EAGAIN;
+    const auto ask = parse_next_ask(from.change->comment);
+    if (!ask) return refuse(from, ESLURM_NOT_SUPPORTED, ask.error().message());
+    const char* record = record_of(job);
+    const auto request = record != nullptr ? parse_record(record) : Result<Request>(Request{});
+    if (record == nullptr || !request || !request->inplace)
+        return refuse(from, ESLURM_NOT_SUPPORTED, "it is not --arena-elastic=inplace");
+    auto mark = mark_of(job);
+    const bool runs = IS_JOB_RUNNING(job) && !IS_JOB_COMPLETING(job) && mark && !mark->newer &&
+                      mark->restart == job->restart_cnt && ask->life == job->restart_cnt;
+    if (!runs) return refuse(from, ESLURM_JOB_NOT_RUNNING, "of no life of the job that runs");
+    end_lost_steps(job);
+    if (mark->phase == Phase::started) {
+        if (has_unsaved_plan(job->job_id)) return SLURM_SUCCESS;
+        assign_text(&job->system_comment, format_next_answer(answer_of(job, ask->id)));
+        last_job_update = std::time(nullptr);
+        return SLURM_SUCCESS;
+    }
+    if (mark->phase != Phase::checkpointing || variable(job, next_plan_variable) == nullptr)
+        return refuse(from, ESLURM_NOT_SUPPORTED, "it is to leave its nodes");
+    mark->asks = true;
+    for (std::uint32_t i = 0; i < job->details->env_cnt; ++i)
+        if (value_of(job->details->env_sup[i], state_variable))
+            assign_text(&job->details->env_sup[i],
+                        std::string(state_variable) + "=" + format_mark(*mark));
+    return SLURM_SUCCESS;
+}
+
 // ---- the table ---------------------------------------------------------------------------------
 
 struct ReportWord {
@@ -200,6 +298,7 @@ struct ReportWord {
 constexpr ReportWord report_words[] = {
     {report_prefix, take_iteration_times},
     {slow_report_prefix, take_slowdown},
+    {ask_prefix, take_ask},
 };
 
 const ReportWord* word_of(const job_desc_msg_t* change) {
@@ -218,8 +317,8 @@ const char* record_of(const job_record_t* job) {
 
 bool is_report(const job_desc_msg_t* change) { return word_of(change) != nullptr; }
 
-int take_report(ReportDesk& desk, const Config* config, job_desc_msg_t* change,
-                const job_record_t* job, std::uint32_t uid) {
+int take_report(ReportDesk& desk, const Config* config, job_desc_msg_t* change, job_record_t* job,
+                std::uint32_t uid) {
     const int rc = word_of(change)->take(
         {.desk = desk, .config = config, .change = change, .job = job, .uid = uid});
     if (rc != SLURM_SUCCESS) return rc;

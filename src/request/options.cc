@@ -156,6 +156,18 @@ Status parse_array(std::string_view text, Request& request) {
     return read_integer(text, 2, most_siblings, request.array_size);
 }
 
+Status parse_elastic(std::string_view text, Request& request) {
+    request.inplace = text == "inplace";
+    request.elastic = request.inplace;
+    if (request.inplace || text == "yes" || text == "no")
+        return request.inplace ? Status{Done{}} : read_yes_or_no(text, request.elastic);
+    return usage_error(fmt::format("'{}' is not yes, no or inplace", printable(text, 40)));
+}
+
+std::string format_elastic(const Request& r) {
+    return r.inplace ? "inplace" : r.elastic ? "yes" : "";
+}
+
 std::string format_array(const Request& r) {
     if (r.array_size > 0) return std::to_string(r.array_size);
     return r.array ? "yes" : "";
@@ -233,10 +245,10 @@ constexpr Option option_rows[] = {
      .format = launcher_of,
      .change = "NAME[@VERSION]"},
     {.key = "elastic",
-     .argument = "yes|no",
-     .usage = "the job checkpoints and restarts when Arena resizes it",
-     .parse = [](std::string_view text, Request& r) { return read_yes_or_no(text, r.elastic); },
-     .format = [](const Request& r) { return std::string(r.elastic ? "yes" : ""); },
+     .argument = "yes|no|inplace",
+     .usage = "the job checkpoints and restarts when Arena resizes it, inplace: inside the job",
+     .parse = parse_elastic,
+     .format = format_elastic,
      .bare = true,
      .offers = false},
     {.key = "steps",

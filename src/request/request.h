@@ -42,6 +42,8 @@ struct Request {
     std::string launcher_version;        ///< "" = the one that its table means
     bool launcher_by_default = true;     ///< the user named none
     bool elastic = false;
+    bool inplace =
+        false;           ///< its script asks for its next plan inside the job; elastic is set, too
     bool array = false;  ///< the job is an array, and each of its tasks is to be an Arena job
     std::int64_t array_size = 0;  ///< so many of them share one pipeline at most; 0 = not given
     std::optional<SlowdownMode> slowdown;  ///< not given: the site's slowdown.default

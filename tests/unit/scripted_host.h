@@ -84,6 +84,10 @@ class ScriptedHost : public Host {
         last_move = move;
         return note(!move.why.empty() ? "leave" : move.counts ? "move" : "checkpoint", id);
     }
+    ApplyResult stay(const Shape& shape, const std::vector<std::string>& nodes) override {
+        last_shape = shape;
+        return note("stay on " + join(nodes, ",") + " of", shape.job);
+    }
     ApplyResult note_avoided(JobId id, std::uint32_t,
                              const std::vector<AvoidedNode>& nodes) override {
         last_move = {.why = {}, .avoid = nodes};

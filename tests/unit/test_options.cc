@@ -46,7 +46,7 @@ const std::vector<Sample> samples = {
     {"launcher",
      {"ddp", "env", "torchrun", "megatron@0.12", "megatron"},
      {"mpirun", "megatron@99", "env@1", "ddp@1", "Megatron"}},
-    {"elastic", {"yes", "no"}, {"maybe", "true", "1"}},
+    {"elastic", {"yes", "no", "inplace"}, {"maybe", "true", "1"}},
     {"steps", {"1", "1099511627776"}, {"0", "1099511627777", "1.5"}},
     {"slowdown", {"off", "watch", "mitigate"}, {"on", "Watch", "yes"}},
     {"loan", {"yes", "no"}, {"maybe", "true", "1"}},

@@ -196,6 +196,30 @@ TEST(who_leaves_without_a_checkpoint_goes_on_from_the_one_before) {
     ck_assert_msg(saved.unsaved == 0 && saved.done == 900, "one checkpoint, and it is trusted");
 }
 
+TEST(a_job_that_stays_keeps_its_life_and_learns_what_that_takes) {
+    JobMark m = mark(Phase::started, 0);
+    m.unsaved = 1;
+    m = next_mark(m, Phase::checkpointing, 0, OtherHold::none, 1000);
+    m.asks = true;
+    ck_assert(parse_mark(format_mark(m)) == m);
+    m = stays(m, 1002);
+    ck_assert(m.phase == Phase::started && m.plan == 1 && m.restart == 0 && !m.asks);
+    ck_assert(m.since == 1002 && m.unsaved == 0 && m.took.empty());
+    ck_assert_msg(note_stay(m, 1003.6) && m.stayed == (std::vector<std::int64_t>{4}), "since 1000");
+    ck_assert_msg(!note_stay(m, 1010), "later steps are not the first one");
+    ck_assert(parse_mark(format_mark(m)) == m);
+    for (std::int64_t i = 1; i <= 3; ++i) {
+        m = stays(next_mark(m, Phase::checkpointing, 0, OtherHold::none, 2000 * i), 2000 * i + 1);
+        ck_assert(!note_start(m, 1) && note_stay(m, static_cast<double>(2000 * i + i)));
+    }
+    ck_assert(m.plan == 4 && m.stayed == (std::vector<std::int64_t>{1, 2, 3}));
+    m = next_mark(m, Phase::checkpointing, 0, OtherHold::none, 9000);
+    ck_assert_msg(m.plan == 4 && !m.asks, "which plan its script has");
+    m = next_mark(m, Phase::held, 1, OtherHold::none, 9001);
+    ck_assert_msg(m.plan == 0, "another life begins with its first");
+    ck_assert(!parse_mark("v=1;phase=held;stayed=1,2,3,4") && !parse_mark("v=1;asks=2"));
+}
+
 TEST(a_job_learns_what_its_moves_take) {
     JobMark m = mark(Phase::started, 0);
     std::uint32_t life = 0;

@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "plugin/sched/host/other_topology.h"
 #include "plugin/sched/round/launch.h"
+#include "plugin/sched/round/running.h"
 #include "policy/replay.h"
 #include "scripted_host.h"
 #include "suite.h"
@@ -842,6 +843,88 @@ TEST(a_changed_request_checkpoints_an_elastic_job_and_the_deadline_requeues_it) 
     scene.host.view.snapshot.time_s = 1000 + scene.config.checkpoint_grace_s + 1;
     scheduler->round();
     ck_assert(called(scene.host, "requeue 1"));
+}
+
+TEST(a_job_whose_script_asks_goes_on_inside_itself_on_fewer_of_its_nodes) {
+    Scene scene;
+    for (const char* node : {"n1", "n2", "n3"}) scene.node(node, "a40", 1, 0);
+    Request request = Scene::request();
+    request.elastic = request.inplace = true;
+    JobView& job = scene.job(1, request);
+    Offer offer;
+    offer.grid = {"a40", 3, 1, 1};
+    offer.plan.stage_layers = {12};
+    offer.plan.stage_dp = {3};
+    offer.plan.stage_tp = {1};
+    job.facts.state = HostJobState::running;
+    job.facts.held = false;
+    job.facts.mark->phase = Phase::started;
+    job.offer_json = to_json(offer);
+    job.nodes = {0, 1, 2};
+    job.batch_host = "n2";
+    job.start_s = 900;
+    job.comment = "arena:gpus=2-2";
+    auto scheduler = scene.scheduler();
+    scheduler->round();
+    ck_assert(called(scene.host, "checkpoint 1"));
+    ck_assert(scene.host.last_move.stay.has_value());
+    const Stay stay = *scene.host.last_move.stay;
+    ck_assert_str_eq(join(stay.nodes, ",").c_str(), "n1,n2");
+    ck_assert(stay.offer.grid.gpus() == 2);
+    JobView& told = scene.host.view.jobs[0];
+    told.facts.mark = JobMark{Phase::checkpointing, 0, OtherHold::none, 1000};
+    told.next_json = to_json(stay.offer);
+    told.next_nodes = join(stay.nodes, ",");
+    scene.host.calls.clear();
+    scheduler->round();
+    ck_assert_msg(scene.host.calls.empty(), "its script does not ask yet");
+    told.facts.mark->asks = told.has_steps = true;
+    scheduler->round();
+    ck_assert_msg(scene.host.calls.empty(), "its step has yet to end");
+    told.has_steps = false;
+    scheduler->round();
+    ck_assert(called(scene.host, "stay on n1,n2 of 1"));
+    ck_assert(scene.host.last_shape.offer.grid == stay.offer.grid);
+    scene.host.calls.clear();
+    scene.host.view.snapshot.time_s = 1000 + scene.config.checkpoint_grace_s + 1;
+    scheduler->round();
+    ck_assert_msg(called(scene.host, "requeue 1") && scene.host.calls.size() == 1, "too late");
+}
+
+TEST(what_does_not_fit_inside_a_job_is_a_requeue) {
+    JobView job;
+    job.nodes = {0, 1, 2};
+    job.batch_host = "n1";
+    Snapshot snapshot;
+    for (const char* name : {"n1", "n2", "n3", "n4"}) {
+        NodeState node;
+        node.name = name;
+        snapshot.nodes.push_back(node);
+    }
+    Request request;
+    request.inplace = true;
+    const auto on = [](std::int64_t nodes, std::int64_t gpus, const char* type = "a40") {
+        Offer offer;
+        offer.grid = {type, nodes, gpus, 1};
+        return offer;
+    };
+    using Nodes = std::vector<NodeIndex>;
+    const auto fits = [&](const Offer& next, const Nodes& chosen = {}) {
+        return nodes_to_stay_on(job, request, on(3, 2), next, chosen, snapshot);
+    };
+    ck_assert(fits(on(3, 2)) == (Nodes{0, 1, 2}) && fits(on(1, 2)) == (Nodes{0}));
+    ck_assert_msg(fits(on(2, 2), {1, 2}) == (Nodes{0, 1}), "the batch host stays");
+    ck_assert(fits(on(2, 2), {0, 2}) == (Nodes{0, 2}));
+    ck_assert_msg(fits(on(2, 2), {0, 3}).empty(), "a node that it does not have");
+    ck_assert(fits(on(4, 2)).empty() && fits(on(3, 1)).empty() && fits(on(3, 2, "a100")).empty());
+    job.avoided = {2};
+    ck_assert_msg(fits(on(2, 2)).empty(), "it is to leave one");
+    job.avoided.clear();
+    snapshot.nodes[1].lent = "L1";
+    ck_assert_msg(fits(on(2, 2)).empty(), "one is lent");
+    snapshot.nodes[1].lent.clear();
+    request.inplace = false;
+    ck_assert(fits(on(2, 2)).empty());
 }
 
 TEST(a_round_ends_where_the_controller_stops) {

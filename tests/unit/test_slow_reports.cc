@@ -7,6 +7,7 @@
 #include "plugin/job_submit/modify_rules.h"
 #include "plugin/sched/host/end_comment.h"
 #include "plugin/sched/socket/verbs.h"
+#include "reports/next_plan.h"
 #include "reports/rate_limit.h"
 #include "scripted_host.h"
 #include "suite.h"
@@ -401,6 +402,30 @@ TEST(verbs_have_rights) {
     ck_assert(may(all, 7, slurm) && may(some, 7, slurm) && !may(few, 7, slurm));
     ck_assert(may(all, 8, slurm) && !may(some, 8, slurm) && !may(few, 8, slurm));
     assert_text(words_of_refusal(few, 8), "only root and SlurmUser may say \"c\"; you are uid 8");
+}
+
+TEST(a_script_asks_for_its_next_plan_and_knows_the_answer) {
+    const NextAsk ask{.life = 3, .plan = 2, .id = "4f2a"};
+    assert_text(format_next_ask(ask), "arena:next;life=3;plan=2;id=4f2a");
+    const auto read = parse_next_ask(format_next_ask(ask));
+    ck_assert(read && *read == ask);
+    for (const char* bad : {"", "arena:next;", "arena:next;life=3;plan=2",
+                            "arena:next;life=3;plan=2;id=", "arena:next;life=-1;plan=2;id=1",
+                            "arena:next;life=3;plan=x;id=1", "arena:next;life=3;plan=2;id=X",
+                            "arena:next;plan=2;life=3;id=1", "arena:next;life=3;plan=2;id=1;more=1",
+                            "arena:next;life=3;plan=2;id=0123456789abcdef0123456789abcdef0"})
+        ck_assert_msg(!parse_next_ask(bad), "%s", bad);
+    const NextAnswer answer{
+        .id = "4f2a",
+        .variables = {{"ARENA_PLAN", R"({"a":"it's \"b\""})"}, {"SLURM_NTASKS", "2"}}};
+    const auto again = parse_next_answer(format_next_answer(answer));
+    ck_assert(again && *again == answer);
+    for (const char* bad : {"", "arena offers: 1xa40", "arena next {}", "arena next []",
+                            R"(arena next {"id":"1"})", R"(arena next {"id":1,"variables":{}})",
+                            R"(arena next {"id":"1","variables":{"PATH":"/tmp"}})",
+                            R"(arena next {"id":"1","variables":{"ARENA_X;id":"1"}})",
+                            R"(arena next {"id":"1","variables":{"ARENA_X":1}})"})
+        ck_assert_msg(!parse_next_answer(bad), "%s", bad);
 }
 
 }  // namespace

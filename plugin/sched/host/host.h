@@ -136,6 +136,13 @@ struct JobView {
     /// What it has besides where it cannot do with the nodes that are left, step by step.
     std::vector<AvoidingChoice> eased;
     std::vector<NodeIndex> nodes;  ///< running or completing: those it holds
+    double plan_s = 0;  ///< > 0: since when it has its present plan, which is not its life's first
+    [[nodiscard]] double plan_since_s() const { return plan_s > 0 ? plan_s : start_s; }
+    std::string batch_host;  ///< running: the node that it can never leave and go on
+    bool has_steps = false;  ///< running: beside its script
+    /// Told to save its state: the plan that it goes on with inside itself, as JSON, and on which
+    /// of its nodes; "" = it is to leave.
+    std::string next_json, next_nodes;
     bool nodes_open = false;  ///< and all of them will take another job after it: none is drained
 };
 
@@ -326,6 +333,12 @@ class HostReader {
     [[nodiscard]] virtual bool keeps_segments() const = 0;
 };
 
+/// What a job goes on with inside itself, on nodes of its own.
+struct Stay {
+    Offer offer;
+    std::vector<std::string> nodes;
+};
+
 /// Why a running job is told to save its state, and what its next start obeys.
 struct Move {
     std::string why = {};  ///< "leaves n3: ...", shown as its reason; "" = for another plan
@@ -335,6 +348,7 @@ struct Move {
     bool leaves_slow = false;  ///< because of a slow GPU or link
     bool gives_back = false;   ///< because nodes that were lent go back
     std::string comment = {};  ///< "slow=n3/1:compute:x2.10 action=S4", added to its AdminComment
+    std::optional<Stay> stay = {};
 };
 
 /// Changes nodes.
@@ -407,6 +421,10 @@ class HostJobs {
     /// it. Neither a cool-down nor a drained node is in the way.
     virtual ApplyResult checkpoint(JobId, std::uint32_t restart, int signal, std::int64_t done,
                                    const Move& move) = 0;
+    /// The job, which has saved its state and asks for its plan, goes on with this one on these
+    /// nodes, of those that it has; the others are given back. Saved on disk before it is told.
+    /// What Slurm refuses ends the stay: the job is to leave.
+    virtual ApplyResult stay(const Shape&, const std::vector<std::string>& nodes) = 0;
     /// Of a job that cannot leave yet: kept in its mark.
     virtual ApplyResult note_avoided(JobId, std::uint32_t restart,
                                      const std::vector<AvoidedNode>& nodes) = 0;

@@ -41,6 +41,7 @@ class ObservingHost : public Host {
     ApplyResult checkpoint(JobId id, std::uint32_t, int, std::int64_t done,
                            const Move& move) override;
     ApplyResult requeue_hold(JobId id, std::uint32_t) override;
+    ApplyResult stay(const Shape&, const std::vector<std::string>&) override { return {}; }
 
     // Nothing is done, nor said to users.
     void set_reasons(const std::vector<Reason>&) override {}

@@ -43,6 +43,8 @@ class Application {
     void write_facts();
     void settle_arrays();
     void requeue(const JobView& job);
+    void stay(const Order& order);
+    [[nodiscard]] std::vector<std::string> names_of(const std::vector<NodeIndex>& nodes) const;
     void leave(const Order& order);
     void note_avoided(const Order& order);
     [[nodiscard]] Shape shape_for(const PlannedJob& planned, const Action& action,
@@ -94,7 +96,7 @@ void Application::carry_out(const Order& order) {
         case Order::Kind::give_up:
             return hold_again(job);
         case Order::Kind::save_state:
-            if (checkpoint(job, order.done, {}))
+            if (checkpoint(job, order.done, order.move))
                 note({.job = &job,
                       .state = "checkpointing",
                       .reason = "its owner asks for another shape: " + printable(job.comment),
@@ -109,6 +111,8 @@ void Application::carry_out(const Order& order) {
             return;
         case Order::Kind::join:
             return start_member(order);
+        case Order::Kind::stay:
+            return stay(order);
         case Order::Kind::requeue:
             return requeue(job);
         case Order::Kind::leave_to_slurm:
@@ -142,6 +146,26 @@ void Application::requeue(const JobView& job) {
     ++changes_.requeues;
     if (job.facts.mark && job.facts.mark->phase == Phase::checkpointing)
         books_.note_unsaved(round_.snapshot.time_s, job.id, job.user_id);
+}
+
+/// It has saved its state, and its script waits for this.
+void Application::stay(const Order& order) {
+    const JobView& job = *order.job;
+    const auto at = round_.planned.find(job.id);
+    if (at == round_.planned.end()) return;
+    const Shape shape = shape_for(at->second, order.action, "running");
+    const ApplyResult result = host_.stay(shape, names_of(order.action.nodes));
+    if (!is_done(result)) return;
+    note({.job = &job,
+          .state = "running",
+          .reason = order.action.reason,
+          .chosen = order.action.offer});
+}
+
+std::vector<std::string> Application::names_of(const std::vector<NodeIndex>& nodes) const {
+    std::vector<std::string> names;
+    for (const NodeIndex index : nodes) names.push_back(round_.snapshot.nodes[index].name);
+    return names;
 }
 
 void Application::leave(const Order& order) {
@@ -269,8 +293,7 @@ Shape Application::shape_for(const PlannedJob& planned, const Action& action,
 }
 
 void Application::start(const PlannedJob& planned, const Action& action) {
-    std::vector<std::string> nodes;
-    for (NodeIndex index : action.nodes) nodes.push_back(round_.snapshot.nodes[index].name);
+    const std::vector<std::string> nodes = names_of(action.nodes);
     const JobView& job = *planned.view;
     Shape shape = shape_for(planned, action, "running");
     if (action.place < job.slots.size()) shape.partition = job.slots[action.place].partition;
@@ -407,8 +430,14 @@ void Application::release(const PlannedJob& planned, const Action& action) {
 /// Its next life is planned when it is back: what is best then may be something else.
 void Application::move(const PlannedJob& planned, const Action& action) {
     const JobView& job = *planned.view;
-    const double done = round_.snapshot.jobs[planned.state].done_iterations;
-    if (!checkpoint(job, static_cast<std::int64_t>(done), {.why = {}, .counts = true})) return;
+    const JobState& state = round_.snapshot.jobs[planned.state];
+    Move order{.why = {}, .counts = true};
+    if (action.kind == ActionKind::resize && state.current)
+        if (auto stays = nodes_to_stay_on(job, planned.wanted->request, *state.current,
+                                          action.offer, action.nodes, round_.snapshot);
+            !stays.empty())
+            order.stay = Stay{action.offer, names_of(stays)};
+    if (!checkpoint(job, static_cast<std::int64_t>(state.done_iterations), order)) return;
     ++changes_.moves;
     const std::string to =
         action.kind == ActionKind::preempt ? "others" : short_form(action.offer.grid);

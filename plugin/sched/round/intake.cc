@@ -96,6 +96,11 @@ class Intake {
     void consider(const JobView& job);
     void follow_running(const JobView& job, const SharedRequest& wanted);
     void follow_checkpointing(const JobView& job, const SharedRequest& wanted, const Offer& plan);
+    [[nodiscard]] std::optional<Action> stay_of(const JobView& job) const;
+    void add_staying(const JobView& job, const SharedRequest& wanted, const Offer& plan,
+                     const Action& stay);
+    [[nodiscard]] std::optional<Stay> stay_by(const JobView& job, const EffectiveRequest& wanted,
+                                              const std::vector<Offer>& offers);
     void follow_owner(const JobView& job, const SharedRequest& wanted);
     [[nodiscard]] std::optional<Move> imposed_move(const JobView& job);
     [[nodiscard]] std::string why_not_to_leave(const JobView& job, const SharedRequest& wanted,
@@ -138,6 +143,9 @@ class Intake {
     }
     [[nodiscard]] OfferList known_offers(const JobView& job, const EffectiveRequest& wanted);
     [[nodiscard]] double done(const JobView& job);
+    [[nodiscard]] double plan_age_s(const JobView& job) {
+        return books_.clocks.age_s(job.id, job.plan_since_s());
+    }
     [[nodiscard]] JobState state_of(const JobView& job, const EffectiveRequest& wanted);
     void take_belief(JobState& state, const JobView& job, const EffectiveRequest& wanted,
                      const std::vector<Offer>& offers, double run_s = 0);
@@ -478,12 +486,13 @@ void Intake::follow_running(const JobView& job, const SharedRequest& wanted) {
 }
 
 void Intake::follow_owner(const JobView& job, const SharedRequest& wanted) {
-    if (!ready_for_signals(job.configuring, books_.clocks.age_s(job.id, job.start_s))) return;
+    if (!ready_for_signals(job.configuring, plan_age_s(job))) return;
     const OfferList offers = offers_of(job, *wanted);
     if (offers && !offers->empty()) {
         round_.orders.push_back({.kind = Order::Kind::save_state,
                                  .job = &job,
-                                 .done = static_cast<std::int64_t>(done(job))});
+                                 .done = static_cast<std::int64_t>(done(job)),
+                                 .move = {.stay = stay_by(job, *wanted, *offers)}});
         return;
     }
     note({.job = &job,
@@ -491,6 +500,21 @@ void Intake::follow_owner(const JobView& job, const SharedRequest& wanted) {
           .reason = offers ? "keeps running: no plan fits what its comment asks for"
                            : "keeps running: what its comment asks for waits to be planned",
           .keeps_chosen = true});
+}
+
+/// The fastest of the offers for which it need not be started anew.
+std::optional<Stay> Intake::stay_by(const JobView& job, const EffectiveRequest& wanted,
+                                    const std::vector<Offer>& offers) {
+    const std::optional<Offer>& plan = books_.requests.plan(job.id, job.offer_json);
+    std::optional<Stay> best;
+    for (const Offer& offer : offers) {
+        if (best && offer.estimate.iteration_s >= best->offer.estimate.iteration_s) continue;
+        const auto nodes = nodes_to_stay_on(job, wanted.request, *plan, offer, {}, view_.snapshot);
+        if (nodes.empty()) continue;
+        best = Stay{offer, {}};
+        for (const NodeIndex node : nodes) best->nodes.push_back(view_.snapshot.nodes[node].name);
+    }
+    return best;
 }
 
 /// Of a job that somebody wants off its nodes, or that asked to leave some.
@@ -514,7 +538,7 @@ std::optional<Move> Intake::imposed_move(const JobView& job) {
 /// imposes a move on it has to know.
 std::string Intake::why_not_to_leave(const JobView& job, const SharedRequest& wanted,
                                      const Offer& plan, bool counts) {
-    const double run_s = books_.clocks.age_s(job.id, job.start_s);
+    const double run_s = plan_age_s(job);
     std::string why = arena::why_not_to_leave(job, wanted->request, counts, run_s,
                                               view_.snapshot.time_s, config_);
     if (!why.empty() || books_.imposed.contains(job.id)) return why;
@@ -563,7 +587,7 @@ std::vector<std::string> Intake::slow_nodes(const JobView& job, const JobState& 
         names.push_back(node.name);
         factor = std::max(factor, node.slow);
     }
-    const bool cools = books_.clocks.age_s(job.id, job.start_s) < config_.cooldown_s;
+    const bool cools = plan_age_s(job) < config_.cooldown_s;
     const bool gains = !names.empty() && !cools && !job.avoided.empty() &&
                        pays_to_leave(state, factor, books_.options.restart) &&
                        has_room_elsewhere(state, view_.snapshot);
@@ -577,10 +601,54 @@ void Intake::follow_checkpointing(const JobView& job, const SharedRequest& wante
     note({.job = &job, .state = "checkpointing", .chosen = plan});
     const double waited = books_.clocks.age_s(job.id, static_cast<double>(job.facts.mark->since));
     const bool deaf = waited > config_.checkpoint_grace_s && !books_.loans.must_end(job.id);
-    if (job.facts.state == HostJobState::running && deaf) order(Order::Kind::requeue, job);
+    const bool runs = job.facts.state == HostJobState::running;
+    if (runs && deaf) order(Order::Kind::requeue, job);
+    if (const auto stay = stay_of(job); stay && runs && !deaf && wanted->problem.empty())
+        return add_staying(job, wanted, plan, *stay);
     if (wanted->problem.empty() && !wanted->off && job.facts.mark->hold == OtherHold::none &&
         job.nodes_open)
         add_returning(job, wanted, plan);
+}
+
+/// What it was told to save its state for, where it goes on inside itself.
+std::optional<Action> Intake::stay_of(const JobView& job) const {
+    if (job.next_json.empty()) return std::nullopt;
+    const auto offer = parse_offer_json(job.next_json);
+    if (!offer) return std::nullopt;
+    Action stay{.kind = ActionKind::resize, .job = job.id, .offer = *offer};
+    stay.reason = "goes on inside itself";
+    const auto names = split(job.next_nodes, ',');
+    for (const NodeIndex node : job.nodes)
+        if (std::find(names.begin(), names.end(), view_.snapshot.nodes[node].name) != names.end())
+            stay.nodes.push_back(node);
+    if (std::ssize(stay.nodes) != offer->grid.nodes) return std::nullopt;
+    return stay;
+}
+
+/// It runs by its next plan as far as the others are concerned, and gives the other nodes back.
+void Intake::add_staying(const JobView& job, const SharedRequest& wanted, const Offer& plan,
+                         const Action& stay) {
+    if (job.facts.mark->asks && !job.has_steps)
+        round_.orders.push_back({.kind = Order::Kind::stay, .job = &job, .action = stay});
+    OfferList offers = known_offers(job, *wanted);
+    JobState state = state_of(job, *wanted);
+    const double run_s = books_.clocks.age_s(job.id, job.start_s);
+    state.phase = JobPhase::running;
+    state.elastic = false;
+    state.current = stay.offer;
+    state.nodes = stay.nodes;
+    ++state.restarts;
+    state.start_s = view_.snapshot.time_s - run_s;
+    if (state.time_limit_s > 0) state.time_limit_s = std::max(state.time_limit_s - run_s, 1.0);
+    take_belief(state, job, *wanted, *offers, run_s);
+    for (const NodeIndex node : job.nodes) {
+        if (std::find(stay.nodes.begin(), stay.nodes.end(), node) != stay.nodes.end()) continue;
+        const std::int64_t gpus = plan.grid.gpus_per_node;
+        round_.returns.push_back(
+            {node, gpus, gpus * state.cpus_per_gpu, gpus * state.memory_mb_per_gpu});
+    }
+    round_.offers.emplace(job.id, offers);
+    take_part(job, wanted, std::move(state), std::move(offers), Role::runs);
 }
 
 /// Of an uneven one what it has of each node, which Slurm alone knows for certain.
@@ -604,8 +672,7 @@ void Intake::add_running(const JobView& job, const SharedRequest& wanted, const 
     const double now_s = view_.snapshot.time_s;
     books_.patience.erase(job.id);
     state.phase = JobPhase::running;
-    state.elastic =
-        movable(job, wanted->request, books_.clocks.age_s(job.id, job.start_s), now_s, config_);
+    state.elastic = movable(job, wanted->request, plan_age_s(job), now_s, config_);
     state.current = plan;
     ++state.restarts;  // Slurm does not count the start that it runs from
     // What runs and what it could have instead are compared by what is known now.
@@ -625,7 +692,8 @@ void Intake::add_running(const JobView& job, const SharedRequest& wanted, const 
         const JobMark& mark = *job.facts.mark;
         const bool will = wanted->request.elastic && mark.phase == Phase::started &&
                           mark.hold == OtherHold::none && job.nodes_open;
-        state.settles_s = will ? settles_s(mark.moves, mark.unsaved, now_s, config_, run_s) : 0;
+        state.settles_s =
+            will ? settles_s(mark.moves, mark.unsaved, now_s, config_, plan_age_s(job)) : 0;
     }
     if (state.time_limit_s > 0) state.time_limit_s = std::max(state.time_limit_s - run_s, 1.0);
     take_belief(state, job, *wanted, *offers, run_s);
@@ -813,8 +881,7 @@ OfferList Intake::known_offers(const JobView& job, const EffectiveRequest& wante
 
 double Intake::done(const JobView& job) {
     const bool runs = job.facts.mark && job.facts.mark->phase == Phase::started;
-    const double now_s =
-        runs ? job.start_s + books_.clocks.age_s(job.id, job.start_s) : view_.snapshot.time_s;
+    const double now_s = runs ? job.plan_since_s() + plan_age_s(job) : view_.snapshot.time_s;
     return done_iterations(job, books_.requests.plan(job.id, job.offer_json), now_s,
                            books_.options.restart);
 }

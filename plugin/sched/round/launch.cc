@@ -15,6 +15,7 @@
 #include "plugin/common/quick_estimate.h"
 #include "plugin/sched/host/move_end.h"
 #include "plugin/sched/host/nonce.h"
+#include "reports/next_plan.h"
 #include "request/launchers.h"
 
 namespace arena {
@@ -98,8 +99,11 @@ std::vector<std::string> watch_environment(const Request& request, const Config&
 
 std::vector<std::string> leave_environment(const Request& request, const Config& config) {
     if (!request.elastic) return {};
-    return {fmt::format("{}={}", leave_signal_variable, config.checkpoint_signal),
-            fmt::format("ARENA_REQUEUE_CODE={}", config.requeue_exit_code)};
+    std::vector<std::string> environment{
+        fmt::format("{}={}", leave_signal_variable, config.checkpoint_signal),
+        fmt::format("ARENA_REQUEUE_CODE={}", config.requeue_exit_code)};
+    if (request.inplace) environment.push_back(fmt::format("{}=0", plan_number_variable));
+    return environment;
 }
 
 std::string given_entry(const std::vector<std::string>& environment, const Request& request) {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "core/decision.h"
 #include "planner/search/offers.h"
 #include "plugin/sched/arrays/array_book.h"
 #include "plugin/sched/host/host.h"
@@ -40,6 +41,7 @@ struct Order {
         hold,          ///< released, it is held again to be told why it waits
         give_up,       ///< the same where Slurm's preemption for it does not end
         save_state,    ///< its owner asks for another shape
+        stay,          ///< it has saved its state, and goes on inside itself
         requeue,       ///< it did not exit in time after it was told to save its state
         leave,         ///< some of its nodes: see Books::imposed
         note_avoided,  ///< it asked to leave some of its nodes, and cannot yet
@@ -51,7 +53,8 @@ struct Order {
     const JobView* job;      ///< in Round::view
     std::int64_t done = 0;   ///< save_state, leave: iterations
     Shape shape = {};        ///< leave_to_slurm, join
-    Move move = {};          ///< leave, note_avoided
+    Move move = {};          ///< leave, note_avoided, save_state: where it stays
+    Action action = {};      ///< stay: offer and nodes
     std::int64_t tasks = 0;  ///< split
 };
 

@@ -35,7 +35,7 @@ double done_iterations(const JobView& job, const std::optional<Offer>& plan, dou
         return done;
     const std::int64_t gpus = plan->grid.gpus();
     const double worked_s =
-        now_s - job.start_s -
+        now_s - job.plan_since_s() -
         restart.seconds(gpus, moves_took(*job.facts.mark, restart.launch_s(gpus)));
     return done + std::max(0.0, std::floor(worked_s / plan->estimate.iteration_s));
 }
@@ -87,6 +87,37 @@ std::string why_not_to_leave(const JobView& job, const Request& request, bool co
         std::count_if(mark.moves.begin(), mark.moves.end(), recent) >= config.moves_per_hour)
         return "it was moved often enough in this hour";
     return {};
+}
+
+std::vector<NodeIndex> nodes_to_stay_on(const JobView& job, const Request& request,
+                                        const Offer& now, const Offer& next,
+                                        std::span<const NodeIndex> chosen,
+                                        const Snapshot& snapshot) {
+    const Grid &from = now.grid, &to = next.grid;
+    const bool same_pieces = !from.is_uneven() && !to.is_uneven() && to.gpu_type == from.gpu_type &&
+                             to.gpus_per_node == from.gpus_per_node && next.segment <= 1;
+    if (!request.inplace || !same_pieces || to.nodes > from.nodes ||
+        std::ssize(job.nodes) != from.nodes)
+        return {};
+    const auto has = [](std::span<const NodeIndex> nodes, NodeIndex node) {
+        return std::find(nodes.begin(), nodes.end(), node) != nodes.end();
+    };
+    // Whose lender is told of each start on them, and those that it is to be off.
+    const auto is_out = [&](NodeIndex node) {
+        return !snapshot.nodes[node].lent.empty() || has(job.avoided, node);
+    };
+    const auto batch = std::find_if(job.nodes.begin(), job.nodes.end(), [&](NodeIndex node) {
+        return snapshot.nodes[node].name == job.batch_host;
+    });
+    if (batch == job.nodes.end() || std::any_of(job.nodes.begin(), job.nodes.end(), is_out) ||
+        !std::all_of(chosen.begin(), chosen.end(), [&](auto node) { return has(job.nodes, node); }))
+        return {};
+    std::vector<NodeIndex> stay{*batch};
+    for (const auto& nodes : {chosen, std::span<const NodeIndex>(job.nodes)})
+        for (const NodeIndex node : nodes)
+            if (std::ssize(stay) < to.nodes && !has(stay, node)) stay.push_back(node);
+    std::sort(stay.begin(), stay.end());
+    return stay;
 }
 
 bool pays_to_leave(const JobState& job, double factor, const RestartCost& restart) {

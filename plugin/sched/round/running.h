@@ -40,6 +40,14 @@ double settles_s(std::span<const std::int64_t> moves, std::uint32_t unsaved, dou
 std::string why_not_to_leave(const JobView& job, const Request& request, bool counts, double run_s,
                              double now_s, const Config& config);
 
+/// On which of its nodes the job, which runs by `now`, could go on with `next` inside itself, its
+/// batch host among them, and `chosen` as far as may be; ascending. None: it has to be started
+/// anew. Whole nodes leave, and no others come.
+std::vector<NodeIndex> nodes_to_stay_on(const JobView& job, const Request& request,
+                                        const Offer& now, const Offer& next,
+                                        std::span<const NodeIndex> chosen,
+                                        const Snapshot& snapshot);
+
 /// Seconds of its last moves; 0: none. `launch_s` stands for the start of a move after which nobody
 /// said when its first step was done.
 MovesTook moves_took(const JobMark& mark, double launch_s);

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "base/text.h"
 #include "plugin/common/shared.h"
 #include "plugin/sched/host/end_comment.h"
 #include "plugin/sched/host/move_end.h"
@@ -15,6 +16,7 @@
 #include "plugin/sched/slurm/host_slurm_loans.h"
 #include "plugin/sched/slurm/host_slurm_partitions.h"
 #include "plugin/sched/slurm/slurm_util.h"
+#include "reports/next_plan.h"
 #include "site/leave_signals.h"
 
 namespace arena {
@@ -159,6 +161,18 @@ std::string why_not_uneven(const Shape& shape, bitstr_t* chosen) {
     return {};
 }
 
+/// Arena's own variables, instead of those that it has.
+void write_environment(job_record_t* job, const Shape& shape) {
+    clear_supplements(job);
+    for (const std::string& entry : shape.environment) {
+        const std::size_t equals = entry.find('=');
+        set_supplement(job, entry.substr(0, equals), entry.substr(equals + 1));
+    }
+    if (find_variable(job->details->env_sup, job->details->env_cnt, leave_signal_variable) &&
+        job->warn_signal != 0)
+        set_supplement(job, leave_signal_variable, name_of(leave_signals, +job->warn_signal));
+}
+
 /// Writes shape, environment and mark; the job is released afterwards. Non-zero: Slurm's error
 /// code.
 int reshape(job_record_t* job, const Shape& shape, Phase phase) {
@@ -190,14 +204,7 @@ int reshape(job_record_t* job, const Shape& shape, Phase phase) {
         asks_for(job, shape, gres) && job->details->min_nodes == grid.nodes && job->priority != 0;
     if (!rewritten) return ESLURM_INVALID_GRES;
     if (shape.memory_mb_per_gpu > 0) forget_node_memory(job);
-    clear_supplements(job);
-    for (const std::string& entry : shape.environment) {
-        const std::size_t equals = entry.find('=');
-        set_supplement(job, entry.substr(0, equals), entry.substr(equals + 1));
-    }
-    if (find_variable(job->details->env_sup, job->details->env_cnt, leave_signal_variable) &&
-        job->warn_signal != 0)
-        set_supplement(job, leave_signal_variable, name_of(leave_signals, +job->warn_signal));
+    write_environment(job, shape);
     // sbatch sets these where it was asked for a shape; srun and frameworks read them.
     // Not from the description: update_job() takes out of it what was so before.
     if (job->batch_flag == 0) set_supplement(job, "SLURM_NTASKS", std::to_string(shape.tasks()));
@@ -442,6 +449,107 @@ JobMark checkpointing_mark(const job_record_t* job, const std::optional<JobMark>
 
 }  // namespace
 
+namespace {
+
+/// Written anew with each order to save: one that was given up says nothing of the next.
+void keep_stay(job_record_t* job, const std::optional<Stay>& stay) {
+    const bool stays = stay && std::find(stay->nodes.begin(), stay->nodes.end(),
+                                         text_of(job->batch_host)) != stay->nodes.end();
+    forget_supplement(job, next_plan_variable);
+    forget_supplement(job, next_nodes_variable);
+    if (!stays) return;
+    set_supplement(job, next_plan_variable, to_json(stay->offer));
+    set_supplement(job, next_nodes_variable, join(stay->nodes, ","));
+}
+
+/// What Arena intends with a job has to be on disk before its processes act by it: slurmctld, which
+/// else saves up to 5 s late, would otherwise come back with nodes that the job has given up. A
+/// backup controller saves as ever: Slurm takes another save of its state beside its own for a
+/// second controller there.
+void save_jobs() {
+    schedule_job_save();
+    if (slurmctld_primary) (void)dump_all_job_state();
+}
+
+/// Slurm's own resize of a running job. Behind it no update of the job is taken until slurmdbd has
+/// given it another number; one that had none before, for there is no slurmdbd, never gets one.
+/// False where it has other nodes than these after it.
+bool shrink_to(job_record_t* job, bitstr_t* chosen) {
+    if (bit_equal(job->node_bitmap, chosen)) return true;
+    if (!bit_super_set(chosen, job->node_bitmap)) return false;
+    job_desc_msg_t desc;
+    slurm_init_job_desc_msg(&desc);
+    set_job_id(desc, job->job_id);
+    desc.req_nodes = bitmap2node_name(chosen);
+    const bool has_number = job->db_index != 0;
+    slurm_msg_t message;
+    slurm_msg_t_init(&message);
+    message.data = &desc;
+    {
+        OwnCall own;
+        LimitsStay limits(job);
+        const int rc = update_job(&message, slurm_conf.slurm_user_id, false);
+        if (rc != SLURM_SUCCESS)
+            error("arena: JobId=%u not resized: %s", job->job_id, slurm_strerror(rc));
+    }
+    xfree(desc.req_nodes);
+    if (!has_number) job->db_index = 0;
+    return bit_equal(job->node_bitmap, chosen);
+}
+
+/// The job that asks for its plan and whose last step is over, else nullptr.
+job_record_t* find_asking(const Shape& shape) {
+    job_record_t* job = find_running(shape.job, shape.restart);
+    const auto mark = job ? read_mark(job) : std::nullopt;
+    const bool asks = mark && mark->phase == Phase::checkpointing && mark->asks;
+    return asks && !has_steps(job) ? job : nullptr;
+}
+
+void go_on(job_record_t* job, const Shape& shape) {
+    const JobMark mark = stays(*read_mark(job), time(nullptr));
+    constexpr const char* key_variable = "ARENA_WATCH_KEY";  // that its script has
+    const std::string key =
+        text_of(find_variable(job->details->env_sup, job->details->env_cnt, key_variable));
+    write_environment(job, shape);
+    if (!key.empty()) set_supplement(job, key_variable, key);
+    set_supplement(job, plan_number_variable, std::to_string(mark.plan));
+    write_mark(job, mark);
+    job->details->num_tasks = static_cast<std::uint32_t>(shape.tasks());
+    job->details->min_nodes = job->details->max_nodes = job->node_cnt;
+    job->derived_ec = 0;  // the code by which a step says that it has saved is no end of the job's
+    xfree(job->state_desc);
+    assign_text(&job->admin_comment, shape.admin_comment);
+    info("arena: JobId=%u goes on inside itself on %s with plan %u: %s", job->job_id, job->nodes,
+         mark.plan, job->admin_comment);
+    note_job_change();
+}
+
+}  // namespace
+
+ApplyResult stay_in_job(const Shape& shape, const std::vector<std::string>& nodes) {
+    save_jobs();
+    {
+        ActionLock lock;
+        if (!lock) return stopping();
+        job_record_t* job = find_asking(shape);
+        if (!job) return failed(ApplyOutcome::stale, "the job does not ask for a plan any more");
+        bitstr_t* chosen = bitmap_of(nodes);
+        if (!chosen) return failed(ApplyOutcome::stale, "a planned node is gone");
+        const bool shrunk = shrink_to(job, chosen);
+        bit_free(chosen);
+        if (!shrunk) {
+            keep_stay(job, {});
+            schedule_job_save();
+            return failed(ApplyOutcome::retry, "Slurm does not resize it");
+        }
+        go_on(job, shape);
+        set_unsaved_plan(shape.job, true);
+    }
+    save_jobs();
+    set_unsaved_plan(shape.job, false);
+    return {};
+}
+
 ApplyResult checkpoint_job(JobId id, std::uint32_t restart, int signal, std::int64_t done,
                            const Move& move) {
     ActionLock lock;
@@ -450,6 +558,7 @@ ApplyResult checkpoint_job(JobId id, std::uint32_t restart, int signal, std::int
     if (!job) return failed(ApplyOutcome::stale, "the job does not run any more");
     const std::optional<JobMark> before = read_mark(job);
     const int sent = leave_signal(job->warn_signal, signal);
+    keep_stay(job, move.stay);
     write_mark(job, checkpointing_mark(job, before, sent, done, move));
     // As sbatch --signal does: to the steps, and to the batch shell only where that is asked for
     // (--signal=B:...) or it is all there is.
@@ -523,7 +632,8 @@ void note_job_progress(JobId id, double trained_s) {
     std::optional<JobMark> mark = job && arena_record(job) ? read_mark(job) : std::nullopt;
     if (!mark) return;
     const bool is_timed = trained_s >= 0 && IS_JOB_RUNNING(job) &&
-                          note_start(*mark, difftime(time(nullptr), job->start_time) - trained_s);
+                          (note_stay(*mark, static_cast<double>(time(nullptr)) - trained_s) ||
+                           note_start(*mark, difftime(time(nullptr), job->start_time) - trained_s));
     if (mark->unsaved == 0 && !is_timed) return;
     mark->unsaved = 0;
     write_mark(job, *mark);

@@ -22,6 +22,7 @@ ApplyResult rehold_job(JobId id, std::uint32_t restart);
 ApplyResult opt_out_job(const Shape& shape, Phase left);
 ApplyResult checkpoint_job(JobId id, std::uint32_t restart, int signal, std::int64_t done,
                            const Move& move);
+ApplyResult stay_in_job(const Shape& shape, const std::vector<std::string>& nodes);
 ApplyResult note_avoided_nodes(JobId id, std::uint32_t restart,
                                const std::vector<AvoidedNode>& nodes);
 ApplyResult show_slowdown(JobId id, std::uint32_t restart, const std::string& words);

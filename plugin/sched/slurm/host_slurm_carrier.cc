@@ -208,6 +208,9 @@ class SlurmHost : public Host {
                            const Move& move) override {
         return checkpoint_job(id, restart, signal, done, move);
     }
+    ApplyResult stay(const Shape& shape, const std::vector<std::string>& nodes) override {
+        return stay_in_job(shape, nodes);
+    }
     ApplyResult show_slowdown(JobId id, std::uint32_t restart, const std::string& words) override {
         return arena::show_slowdown(id, restart, words);
     }

@@ -32,18 +32,6 @@ void set_excludes(job_record_t* job, const std::string& list) {
     if (!list.empty()) job->details->exc_node_bitmap = named_nodes(list);
 }
 
-void forget_supplement(job_record_t* job, std::string_view name) {
-    JobDetails* details = job->details;
-    std::uint16_t left = 0;
-    for (std::uint16_t i = 0; i < details->env_cnt; ++i) {
-        if (value_of(details->env_sup[i], name))
-            xfree(details->env_sup[i]);
-        else
-            details->env_sup[left++] = details->env_sup[i];
-    }
-    details->env_cnt = left;
-}
-
 Fence fence_of(const node_record_t* node, const ReservedNodes& reserved) {
     if (IS_NODE_DRAIN(node) && text_of(node->reason).starts_with(drain_reason))
         return Fence::drained;

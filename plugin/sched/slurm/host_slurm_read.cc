@@ -13,6 +13,7 @@
 #include "plugin/sched/slurm/host_slurm_arrays.h"
 #include "plugin/sched/slurm/host_slurm_facts.h"
 #include "plugin/sched/slurm/host_slurm_tables.h"
+#include "reports/next_plan.h"
 
 namespace arena {
 namespace {
@@ -106,6 +107,20 @@ EndedJob ended_job(const job_record_t* job) {
     return ended;
 }
 
+void read_running(const job_record_t* job, JobView& view) {
+    const auto kept = [&](std::string_view name) {
+        return text_of(find_variable(job->details->env_sup, job->details->env_cnt, name));
+    };
+    const auto& mark = view.facts.mark;
+    if (mark && mark->plan > 0 && mark->phase == Phase::started)
+        view.plan_s = static_cast<double>(mark->since);
+    view.batch_host = text_of(job->batch_host);
+    view.has_steps = has_steps(job);
+    if (!mark || mark->phase != Phase::checkpointing) return;
+    view.next_json = kept(next_plan_variable);
+    view.next_nodes = kept(next_nodes_variable);
+}
+
 JobView read_job(job_record_t* job, const char* record, NodeSets& sets, RecordTexts& texts,
                  const BasicQueue* queue) {
     JobView view;
@@ -127,6 +142,7 @@ JobView read_job(job_record_t* job, const char* record, NodeSets& sets, RecordTe
     view.submit_s = static_cast<double>(job->details->submit_time);
     view.eligible_s = static_cast<double>(eligible_since(job));
     view.start_s = static_cast<double>(job->start_time);
+    if (IS_JOB_RUNNING(job)) read_running(job, view);
     view.time_limit_s = limit_of(job);
     view.priority = would_be_priority(job, queue);
     const auto reason = static_cast<job_state_reason>(job->state_reason);

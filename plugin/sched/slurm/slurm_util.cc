@@ -104,6 +104,18 @@ void set_supplement(job_record_t* job, std::string_view name, std::string_view v
     details->env_sup[details->env_cnt++] = xstrdup(entry.c_str());
 }
 
+void forget_supplement(job_record_t* job, std::string_view name) {
+    JobDetails* details = job->details;
+    std::uint16_t left = 0;
+    for (std::uint16_t i = 0; i < details->env_cnt; ++i) {
+        if (value_of(details->env_sup[i], name))
+            xfree(details->env_sup[i]);
+        else
+            details->env_sup[left++] = details->env_sup[i];
+    }
+    details->env_cnt = left;
+}
+
 void clear_supplements(job_record_t* job) {
     JobDetails* details = job->details;
     std::uint16_t kept = 0;

@@ -49,6 +49,7 @@ LockTimes& lock_times();
 
 /// Sets or replaces NAME=value in details->env_sup.
 void set_supplement(job_record_t* job, std::string_view name, std::string_view value);
+void forget_supplement(job_record_t* job, std::string_view name);
 /// Removes every entry of env_sup whose name begins with "ARENA_" but the mark.
 void clear_supplements(job_record_t* job);
 
