@@ -64,7 +64,7 @@ ok "it trains on four nodes" wait_until 'trains one.log.0.0' 60 || BAIL_OUT "it 
 is "$(ranks_of one.log.0.0) $(xargs <"$gates/one.log.0.0.nodes")" "4 n1 n2 n3 n4" "with four ranks"
 # ---- fewer of its nodes ---------------------------------------------------------------------------------
 ok "its owner asks for two GPUs" ask "$job" gpus=2
-ok "it trains by its second plan" wait_until 'trains one.log.0.1' 30 || BAIL_OUT "it does not: $(cat "$gates/one.out"; tail -n 30 "$cluster_dir/log/slurmctld.log")"
+ok "it trains by its second plan" wait_until 'trains one.log.0.1' 60 || BAIL_OUT "it does not: $(cat "$gates/one.out"; tail -n 30 "$cluster_dir/log/slurmctld.log")"
 seconds_to "$job" one.log.0.1
 is "$(ranks_of one.log.0.1)" 2 "with two ranks"
 is "$(job_field "$job" NumNodes) $(restarts "$job") $(job_state "$job")" "2 0 RUNNING" "Slurm's job has two nodes, and was not requeued"
@@ -79,7 +79,7 @@ ok "its owner asks for another plan" ask "$job" "plan=$(pin_other_than "$(has on
 ok "the step saves its state and ends" wait_until '[[ -e $gates/one.log.0.1.end ]]' 60 || BAIL_OUT "it does not"
 cluster ctld kill
 ok "slurmctld was killed, and starts again" eval 'cluster ctld start && cluster wait'
-ok "it trains by its third plan" wait_until 'trains one.log.0.2' 60 || BAIL_OUT "it does not: $(cat "$gates/one.out"; tail -n 30 "$cluster_dir/log/slurmctld.log")"
+ok "it trains by its third plan" wait_until 'trains one.log.0.2' 150 || BAIL_OUT "it does not: $(cat "$gates/one.out"; tail -n 30 "$cluster_dir/log/slurmctld.log")"
 seconds_to "$job" one.log.0.2
 unlike "$(has one.log.0.2 ARENA_PP)" "^$(has one.log.0.1 ARENA_PP)\$" "which is another one"
 is "$(job_field "$job" NumNodes) $(restarts "$job")" "2 0" "on the same nodes, in the same life"
@@ -91,7 +91,7 @@ let_go "$other"
 job=$(learn two no)
 ok "a job whose script does not ask trains" wait_until 'trains two.log.0.0' 60
 ok "its owner asks for two GPUs" ask "$job" gpus=2
-ok "it trains in its second life" wait_until 'trains two.log.1.0' 60
+ok "it trains in its second life" wait_until 'trains two.log.1.0' 100
 seconds_to "$job" two.log.1.0
 is "$(ranks_of two.log.1.0) $(restarts "$job")" "2 1" "requeued, with two ranks"
 scancel "$job"
