@@ -92,7 +92,7 @@ TEST(a_life_stands_on_the_page) {
                             "<td class=\"text\">0.55 s, 10.0 % more than estimated</td>"),
                       1);
     ck_assert_uint_eq(count(page, "<td class=\"text\">over</td>"), 1);
-    ck_assert_uint_eq(count(page, "Seconds per iteration: measured 1 times"), 1);
+    ck_assert_uint_eq(count(page, "Seconds per iteration: measured 1 time"), 1);
     ck_assert_uint_eq(count(page, "more are not kept"), 0);
 }
 
