@@ -3,7 +3,7 @@
 # Node health in a real Slurm: slurmd runs a HealthCheckProgram that hands what the node's tools say to Arena. Jobs keep off a node
 # that is slow or gone, and have it again when its tools say so no more; what the kernel said holds until somebody clears it; a power
 # cap is no fault; strangers and noise say nothing of a node.
-# shellcheck disable=SC2016,SC2317  # functions are called by ok, conditions evaluated by wait_until
+# shellcheck disable=SC2016,SC2317,SC2034  # functions are called by ok, conditions evaluated by wait_until
 . "${ARENA_SRCDIR:-.}/tests/lib/tap.sh" || exit 99
 . "${ARENA_SRCDIR:-.}/tests/lib/cluster.sh"
 . "${ARENA_SRCDIR:-.}/tests/lib/arena.sh"
