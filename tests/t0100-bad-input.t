@@ -85,7 +85,7 @@ for pin in zz3 pp pp0 pp-1 pp2pp2 pp2,pp2 '' pp99999999999 'pp2;'; do
 done
 arena "an unknown launcher is refused" "--arena-launcher.*torchrun" "${good[@]}" --arena-launcher=bash
 arena "an unknown precision is refused" "--arena-precision.*bf16" "${good[@]}" --arena-precision=int3
-arena "elastic takes yes and no only" "--arena-elastic.*yes or no" "${good[@]}" --arena-elastic=perhaps
+arena "elastic takes yes, no and inplace only" "--arena-elastic.*yes, no or inplace" "${good[@]}" --arena-elastic=perhaps
 arena "a bad number of steps is refused" "--arena-steps" "${good[@]}" --arena-steps=-5
 arena "a bad sequence length is refused" "--arena-seq-length" "${good[@]}" --arena-seq-length=0
 arena "control characters in a value are escaped" 'x\\x0a\\x1b' --arena-model=$'x\n\e[31m' --arena-batch=8

@@ -7,7 +7,7 @@
 #                                 has saved because Arena has another plan for the job's own nodes, it waits for that plan,
 #                                 exports it (ARENA_*, SLURM_*) and returns: while :; do srun ...; elastic_next $?; done
 #   elastic_srun HOW COMMAND...   runs COMMAND in each task of the job, and ends the script with its exit code, or with the
-#                                 requeue code where it has saved; or returns, as elastic_next does. HOW:
+#                                 requeue code where it has saved: the words of its launcher are read once. HOW:
 #     own          COMMAND knows the signal itself, and how the job comes back
 #     ranks        the ranks that COMMAND starts know it, and leave the file $ARENA_LEFT_FILE when they have saved
 #     TERM         COMMAND saves on SIGTERM and ends with 0
@@ -59,6 +59,6 @@ elastic_srun() { # HOW COMMAND...
     [[ ! -e $ARENA_LEFT_FILE ]] || saved=yes
     rm -rf "$left"
     # Of ranks that say it themselves it counts whatever their launcher ends with; else all tasks have to have saved.
-    if [[ $saved ]] && { [[ $1 == ranks ]] || ((code == 0)); }; then code=$requeue; fi
-    elastic_next "$code"
+    if [[ $saved ]] && { [[ $1 == ranks ]] || ((code == 0)); }; then exit "$requeue"; fi
+    exit "$code"
 }

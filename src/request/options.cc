@@ -158,9 +158,8 @@ Status parse_array(std::string_view text, Request& request) {
 
 Status parse_elastic(std::string_view text, Request& request) {
     request.inplace = text == "inplace";
-    request.elastic = request.inplace;
-    if (request.inplace || text == "yes" || text == "no")
-        return request.inplace ? Status{Done{}} : read_yes_or_no(text, request.elastic);
+    request.elastic = request.inplace || text == "yes";
+    if (request.elastic || text == "no") return Done{};
     return usage_error(fmt::format("'{}' is not yes, no or inplace", printable(text, 40)));
 }
 
